@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 
 from tempo.logs import logger
 
 _LOGGER = logger("compile")
 _LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("tempo_waiting", default=None)
+Around = Callable[[str], AbstractContextManager[None]]
+_AROUND: ContextVar[Around | None] = ContextVar("tempo_around_waiting", default=None)
 
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
     """Around work that may take seconds. Logged when it begins and, with its seconds, when it is done (INFO)."""
-    listener = _LISTENER.get()
+    listener, around = _LISTENER.get(), _AROUND.get()
     if listener is not None:
         listener(what)
     _LOGGER.info("%s", what)
     start = time.perf_counter()
-    yield
+    with nullcontext() if around is None else around(what):
+        yield
     _LOGGER.info("%s: %.2f s", what, time.perf_counter() - start)
 
 
@@ -33,3 +36,13 @@ def told(listener: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         _LISTENER.reset(token)
+
+
+@contextmanager
+def surrounded(around: Around) -> Iterator[None]:
+    """Inside, what is waited for in this thread is within what `around` gives, called with the same words."""
+    token = _AROUND.set(around)
+    try:
+        yield
+    finally:
+        _AROUND.reset(token)

@@ -7,6 +7,7 @@ operators   the primitives, their meaning, what a call of one knows
 loop_ir     what is compiled: statements, loops, buffers
 emission    Python source for it, for backends that run operators one by one
 loops       facts about loops, for backends that compile them whole
+tracing     a backend's own profiler, for `run.profile`
 """
 
 from tempo.backends.base import (

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tempo.backends.room import host_room
+from tempo.backends.tracing import Tracer
 from tempo.costs import EAGER, Costs
 from tempo.loop_ir.analysis.heap import Heap, Piece
 from tempo.loop_ir.analysis.index_bits import NARROW
@@ -264,6 +265,11 @@ class Backend(Protocol):
     def is_out_of_memory(self, error: Exception) -> bool:
         """Whether an error of its library says that an array does not fit into memory."""
         return isinstance(error, MemoryError)
+
+    def tracer(self) -> Tracer | None:
+        """Its own profiler, ready to start at once; None where it has none, or where the core sees all that there is
+        to see: the lines of generated source (`run.profile`)."""
+        return None
 
     def is_deleted(self, array: Array) -> bool:
         """Whether a call that failed has taken the array for its results."""

@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,6 +43,9 @@ from tempo.runtime.trial import heap_of
 from tempo.sdg.call import static_type
 from tempo.sdg.graph import Node, Port
 from tempo.symbolic import Symbol
+
+if TYPE_CHECKING:
+    from tempo.runtime.profile.recorder import Recorder
 
 Array = Any
 Sizes = Mapping[Symbol, int]
@@ -227,13 +230,19 @@ def as_given(buffer: Buffer) -> Placement:
     return permuted(buffer.placement, buffer.to_user)
 
 
-def _cut(lo: int, hi: int, length: int, forward: bool, until: int) -> Iterator[tuple[int, int]]:
+Length = Callable[[], int]
+"""How many points the next chunk of a loop is to have."""
+
+
+def _cut(lo: int, hi: int, length: Length, forward: bool, until: int) -> Iterator[tuple[int, int]]:
     """The points from `lo` to `hi` in pieces, in a loop's direction; the first of a forward one reaches `until`."""
-    first = min(max(until, lo + length), hi) if forward else lo
-    if first > lo:
-        yield lo, first
-    starts = range(first, hi, length)
-    yield from ((start, min(start + length, hi)) for start in (starts if forward else reversed(starts)))
+    while lo < hi:
+        if forward:
+            start, lo = lo, min(max(until, lo + length()), hi)
+            yield start, lo
+        else:
+            stop, hi = hi, max(lo, hi - length())
+            yield hi, stop
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,8 +332,10 @@ def _host_function(node: Node, sizes: Sizes) -> Callable[..., tuple[Array, ...]]
 class ProgramRun:
     """One run: its buffers, and the items in order. Nothing of it outlives the call."""
 
-    def __init__(self, ready: Ready, given: Mapping[Port, Any], poison: bool):
-        """Once all that it needs is there, what is given to buffers that are donated is the run's own."""
+    def __init__(self, ready: Ready, given: Mapping[Port, Any], poison: bool, recorder: Recorder | None = None):
+        """Once all that it needs is there, what is given to buffers that are donated is the run's own. `recorder`: of
+        the profile in which it runs."""
+        self.recorder = recorder
         self.ready, self.compiled, self.sizes, self.poison = ready, ready.compiled, ready.sizes, poison
         self.marks: deque[tuple[Any, ...]] = deque(maxlen=self.compiled.depth)
         self.item = -1  # of the driver, that runs
@@ -435,6 +446,13 @@ class ProgramRun:
         return item.stopped is not None and self.kept(item.stopped) > 0
 
     def _run(self, function: Callable[..., None], start: int, stop: int) -> None:
+        if self.recorder is None:
+            self._call(function, start, stop)
+            return
+        with self.recorder.stretch(self, start, stop):
+            self._call(function, start, stop)
+
+    def _call(self, function: Callable[..., None], start: int, stop: int) -> None:
         # Padding and points of guarded cases may hold anything; what operators make of it is never looked at.
         try:
             with np.errstate(all="ignore"):
@@ -522,14 +540,15 @@ class ProgramRun:
         for id in item.drops:
             self.buffers[id] = None
 
-    def chunks(self, item: Item, length: int, until: int = 0) -> Iterator[tuple[int, int]]:
+    def chunks(self, item: Item, length: int | Length, until: int = 0) -> Iterator[tuple[int, int]]:
         """Run a loop in chunks, in its direction, unless the run ends early; yields (start, stop) after each. The first
         chunk of a forward loop goes on to `until`, where that is further."""
+        points: Length = length if callable(length) else lambda: length
         assert item.loop is not None
         self._make(item)
         lo, hi = self.bounds(item)
         with self._opened(item):
-            for start, stop in _cut(lo, hi, length, item.loop.direction == "forward", until):
+            for start, stop in _cut(lo, hi, points, item.loop.direction == "forward", until):
                 if self.has_ended(item):
                     break
                 self._run(item.part, start, stop)

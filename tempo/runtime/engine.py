@@ -21,7 +21,7 @@ from tempo.compiler.plan import Plan, Scheduler, verifies
 from tempo.errors import IndexOutOfRangeError, InternalError, ScheduleError, UnsupportedError, user_location
 from tempo.logs import say
 from tempo.loop_ir.analysis.index_bits import NARROW, index_bits
-from tempo.loop_ir.ir import Block, Compute, LoopProgram, Statement
+from tempo.loop_ir.ir import Block, Compute, Loop, LoopProgram, Statement
 from tempo.loop_ir.passes import MOST_POINTS, Narrow, Offload
 from tempo.loop_ir.rewriter import BlockScope, rewritten
 from tempo.passes.wavefront.components import promises
@@ -34,6 +34,7 @@ from tempo.runtime.compaction import Compaction, RowRun, compaction
 from tempo.runtime.compiled import Compiled, ProgramRun, Ready, compile_program
 from tempo.runtime.limit import Chosen, chosen
 from tempo.runtime.memory import memory_of
+from tempo.runtime.profile.recorder import RECORDER
 from tempo.runtime.promises import Promises
 from tempo.runtime.results.salvage import Look, guarded, made_by_evaluator, salvaged
 from tempo.runtime.wavefront import InTiles, in_tiles
@@ -368,7 +369,7 @@ class CompiledEngine:
         donated: Donated = frozenset(),
     ) -> ProgramRun:
         ready = self.at(plan, arguments.sizes, in_parts, ahead, donated)
-        return ProgramRun(ready, arguments.arrays, self.compiler.options.poison)
+        return ProgramRun(ready, arguments.arrays, self.compiler.options.poison, RECORDER.get())
 
     def takes(self, sizes: Mapping[Symbol, int]) -> bool:
         """Whether a run may have for its own what it is given: it surely looks at it once, and what has been made when
@@ -453,14 +454,24 @@ class CompiledEngine:
     def _run(
         self, arguments: Arguments, progress: Progress | None, look: Look | None, rows: Compaction | None
     ) -> Evaluated:
+        looked = rows is None and self._is_looked_at(arguments.sizes)
+
         def drive(plan: Plan, run: ProgramRun) -> None:
             if rows is None:
-                _run_items(run, progress)
+                _run_items(run, progress, looked)
             else:
                 sizes = arguments.sizes
                 RowRun(rows, sizes, lambda width: self.at(plan, {**sizes, rows.count: width}, True)).items(run)
 
-        return self._driven(arguments, look, drive, in_parts=progress is not None or rows is not None)
+        return self._driven(arguments, look, drive, in_parts=progress is not None or rows is not None or looked)
+
+    def _is_looked_at(self, sizes: Mapping[Symbol, int]) -> bool:
+        """Whether a profile looks at some stretches of its loops more closely than at others."""
+        recorder = RECORDER.get()
+        if recorder is None or not recorder.runs_in_chunks():
+            return False
+        loops = self.plan_for(sizes).loops
+        return any(isinstance(each, Loop) for each in loops.items) or any(each.loop for each in loops.segments)
 
     def _driven(
         self, arguments: Arguments, look: Look | None, drive: Callable[[Plan, ProgramRun], None], in_parts: bool
@@ -538,13 +549,17 @@ def _work(loops: LoopProgram) -> tuple[Block, ...]:
     return (loops.items, *(rewritten(segment.body, plain) for segment in loops.segments))
 
 
-def _run_items(run: ProgramRun, progress: Progress | None) -> None:
-    loops = [run.bounds(item) for item in run.compiled.items if item.loop and progress is not None]
+def _run_items(run: ProgramRun, progress: Progress | None, looked: bool) -> None:
+    """`looked`: in chunks that a profile says."""
+    in_chunks = looked or progress is not None
+    loops = [run.bounds(item) for item in run.compiled.items if item.loop and in_chunks]
     total, done = sum(hi - lo for lo, hi in loops), 0
+    length = partial(run.recorder.chunk, run) if run.recorder is not None and looked else max(1, total // _CHUNKS)
     for item in run.compiled.items:
-        if item.loop is None or progress is None:
+        if item.loop is None or not in_chunks:
             run.whole(item)
             continue
-        for start, stop in run.chunks(item, max(1, total // _CHUNKS)):
+        for start, stop in run.chunks(item, length):
             done += stop - start
-            progress(done, total)
+            if progress is not None:
+                progress(done, total)

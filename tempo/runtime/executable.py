@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -15,6 +16,7 @@ from tempo.analysis.checks.checks import check_at, check_index_values, check_sym
 from tempo.analysis.checks.stopping import check_stops
 from tempo.analysis.reports import beginning_at
 from tempo.analysis.rows import check_means
+from tempo.backends.tracing import Tracer
 from tempo.compiler.once import Once
 from tempo.costs import Cost
 from tempo.errors import (
@@ -37,6 +39,9 @@ from tempo.runtime.explain import explain
 from tempo.runtime.from_point import LateBeginnings
 from tempo.runtime.memory import BufferMemory, Memory, buffers_of, memory_of, told_what_is_large
 from tempo.runtime.pickling import compiled_again, portable
+from tempo.runtime.profile.lines import Profile
+from tempo.runtime.profile.recorder import Recorder
+from tempo.runtime.profile.recording import Recording, trace_path
 from tempo.runtime.report.collect import contents_of
 from tempo.runtime.report.page import check_folder, write_page
 from tempo.runtime.results.finite import FiniteCheck
@@ -80,6 +85,9 @@ class Executable:
         self._late = LateBeginnings(engine)
         self._checked: Once[frozenset[tuple[Symbol, int]], None] = Once()
         self._donated = frozenset[Port]()  # in the call before
+        self._recorder: Recorder | None = None
+        self.last_profile: Profile | None = None
+        """What the last `profile` found that has ended."""
         self._sizes = self._calls.known_sizes()
         if self._sizes is not None:
             self._check_sizes(self._sizes)
@@ -153,7 +161,10 @@ class Executable:
             reporting = _reporter(progress)
         planned = partial(self._planned, engine, arguments.sizes)
         with reporting as report, told_what_is_large(planned), feeding(arguments.feeds), beginning_at(first):
-            return self._run(engine, arguments, report, kept)
+            if self._recorder is None:
+                return self._run(engine, arguments, report, kept)
+            with self._recorder.call(f"run {self.program.name}"):
+                return self._run(engine, arguments, report, kept)
 
     def _run(self, engine: Engine, arguments: Arguments, report: Progress | None, kept: Resumed | None) -> Outputs:
         look = self._look(arguments)
@@ -234,10 +245,58 @@ class Executable:
         endless = isinstance(sizes, Mapping) and dim in sizes and sizes[dim] is None
         length, keeps, first = _chunk_length(chunk), _keeps(keep, dim, endless), _first_point(from_point)
         if endless:
-            unending, arguments = self._endless(engine, names[dim], inputs, sizes or {}, state, seed, strict)
-            return Stream(unending, arguments, names[dim], length, keeps, endless, from_point=first)
-        arguments = self._arguments(inputs, sizes, state, seed, strict)
-        return Stream(engine, arguments, names[dim], length, keeps, look=self._look(arguments), from_point=first)
+            engine, arguments = self._endless(engine, names[dim], inputs, sizes or {}, state, seed, strict)
+            look = None
+        else:
+            arguments = self._arguments(inputs, sizes, state, seed, strict)
+            look = self._look(arguments)
+        with nullcontext() if self._recorder is None else self._recorder.recording():
+            return Stream(engine, arguments, names[dim], length, keeps, endless, look, first)
+
+    def profile(self, path: str | os.PathLike[str]) -> Recording:
+        """Inside the block it is recorded where the time of runs goes; printed behind it, a table of costliest lines.
+
+        `path` is that of a trace, which https://ui.perfetto.dev and chrome://tracing open; it is written at the end of
+        the block, also where that fails. What the thread that opens the block does with this executable is recorded:
+        calls, with or without checkpoints, and steps of streams that begin inside. `donate` is without effect in it
+        where the backend has a profiler of its own (JAX, PyTorch).
+
+        Lines of generated code are found by samples, 250 in a second. The backend's profiler tells what happens
+        in XLA's executables, and is on for a small share of the run: loops are run in chunks for it, as with
+        `progress=True`, for which JAX compiles them once more. What is compiled inside of the block is told apart.
+
+        Raises `MissingFileError` where there is no such folder, `InputError` for what is no path of a file,
+        `ProgramError` where the executable is profiled already, and `UnsupportedError` on the reference backend, and
+        where the backend's profiler is in use.
+
+        >>> import tempfile
+        >>> import tempo as tp
+        >>> with tp.Program("halves") as program:
+        ...     t = tp.dim("t", 1000)
+        ...     x = tp.recurrent("x", (64, 64), (t,))
+        ...     x[0] = tp.ones((64, 64))
+        ...     x[t + 1] = x @ x / 64
+        ...     tp.output("x", x[t.size - 1])
+        >>> run = tp.compile(program)
+        >>> with tempfile.TemporaryDirectory() as folder, run.profile(f"{folder}/trace.json") as profile:
+        ...     _ = run()
+        >>> profile.result.calls, sum(each.share for each in profile.lines) > 0.9
+        (1, True)
+        """
+        engine = planning(self._engine, "has no generated code, so there is nothing to profile", 'use backend="numpy"')
+        with AtUserLine():
+            found = trace_path(path)
+        return Recording(found, self.program.name, partial(_tracer, engine), self._begin_profile, self._end_profile)
+
+    def _begin_profile(self, recorder: Recorder) -> None:
+        if self._recorder is not None:
+            raise ProgramError(
+                "the executable is profiled already", location=user_location(), hint="one profile at a time"
+            )
+        self._recorder = recorder
+
+    def _end_profile(self, profile: Profile | None) -> None:
+        self._recorder, self.last_profile = None, profile or self.last_profile
 
     def _endless(
         self,
@@ -392,8 +451,8 @@ class Executable:
         """Write a page on all that the compiler decided, for the sizes last compiled or run; gives where it is.
 
         The page is one file, which any browser shows without a network: what is kept for how long and why, memory over
-        the schedule, the graph by your lines, before and after each pass, generated code, and times. The program is
-        planned once more for it.
+        the schedule, the graph by your lines, before and after each pass, generated code, times of compiling, and what
+        the last `profile` has found, if there was one. The program is planned once more for it.
 
         Raises `SizeError` where no sizes are known, `MissingFileError` where the folder is not there, and
         `UnsupportedError` on the reference backend, which plans nothing.
@@ -413,7 +472,8 @@ class Executable:
         engine, sizes = self._with_sizes("plans nothing, so there is nothing to report")
         found = Path(path)
         check_folder(found)
-        write_page(contents_of(self.program.name, engine, sizes), found)
+        measured = None if self.last_profile is None else self.last_profile.by_origin
+        write_page(contents_of(self.program.name, engine, sizes, measured), found)
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -465,6 +525,12 @@ class Executable:
 
     def _planned(self, engine: Engine, sizes: Mapping[Symbol, int]) -> tuple[BufferMemory, ...]:
         return buffers_of(engine.plan_for(sizes).loops, sizes) if isinstance(engine, CompiledEngine) else ()
+
+
+def _tracer(engine: CompiledEngine) -> Tracer | None:
+    """Where several processes run together they would have to agree on what is looked at."""
+    tracer = getattr(engine.backend, "tracer", None)
+    return None if tracer is None or engine.backend.processes > 1 else tracer()
 
 
 def _size(dim: Symbol) -> Symbol:

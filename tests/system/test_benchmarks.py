@@ -57,6 +57,7 @@ def slow(arguments: list[str], measured: str) -> Any:
         slow(["packed", "--quick", "--backend", "torch", "--tiles", "4"], "tempo / PyTorch, packed"),
         slow(["early_exit", "--quick", "--backend", "torch"], "tempo / compaction by hand, PyTorch"),
         slow(on_numpy("checkpoints", "--quick"), "a checkpoint / parameters and moments"),
+        slow(on_numpy("profile", "--quick", "--only", "8 x 8"), "with a profile / without"),
         slow(["scheduling", "--quick"], "an order"),
         slow(
             ["llm", "--quick", "--backend", "torch", "--sizes", "2M", "--peers", "transformers, dynamic"],

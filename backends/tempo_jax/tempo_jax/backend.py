@@ -28,6 +28,7 @@ from tempo.backends import (
 from tempo.backends.loop_ir import LoopPass
 from tempo.backends.loops import bytes_at_most
 from tempo.backends.operators import Call
+from tempo.backends.tracing import Tracer
 from tempo.errors import UnsupportedError
 from tempo.plugins import BackendPlugin
 from tempo_jax import access
@@ -280,6 +281,14 @@ class JaxBackend:
             return host_room()
         stats = self.device.memory_stats() or {}
         return stats.get("bytes_limit")  # type: ignore[no-any-return]
+
+    def tracer(self) -> Tracer | None:
+        """JAX before 0.7 has one that cannot be told to leave Python out."""
+        if not hasattr(jax.profiler, "ProfileOptions"):
+            return None
+        from tempo_jax.tracer import JaxTracer
+
+        return JaxTracer()
 
     def is_out_of_memory(self, error: Exception) -> bool:
         told = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)

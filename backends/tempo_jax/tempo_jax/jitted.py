@@ -17,12 +17,14 @@ from tempo import dtypes
 from tempo.backends import ByPoint, Costs, SegmentRequest
 from tempo.backends.heap import Frame, Heap, Piece, array_of
 from tempo.backends.loops import given_up, layouts_in_segments, made_first, replaced
+from tempo.backends.tracing import Origin
 from tempo.symbolic import Symbol
 from tempo.waiting import waiting
 from tempo_jax import cache
 from tempo_jax.checks import ErrorWord
 from tempo_jax.mesh import DeviceMesh
 from tempo_jax.pieces import Pieces, as_pieces
+from tempo_jax.scopes import Scopes
 from tempo_jax.segments import Operator, SegmentTracer, known_bounds
 
 Array = Any
@@ -121,6 +123,16 @@ class JittedFunction:
         """Of a call like the first one, or of one with these arguments."""
         return needs(self.function, self._described or arguments)
 
+    @property
+    def module(self) -> str:
+        """XLA's name of it."""
+        return f"jit_{self.function.__name__}"
+
+    def text(self) -> str:
+        """The instructions that XLA has made of it, once it was called."""
+        with self._calls.entered(cache.kept):
+            return self.function.lower(*self._described).compile().as_text()  # type: ignore[no-any-return]
+
     def _compiling(self) -> AbstractContextManager[None]:
         return waiting(f"XLA compiles {self._name}, in its first call")
 
@@ -167,7 +179,16 @@ class JittedSegment:
             self._all = self._tracer()
             donated = tuple(places[id] for id in sorted({*self._donated, *self._replaced.values()}))
             whole = jax.jit(self._all, donate_argnums=donated)
-            self._whole = JittedFunction(whole, self._all.__name__, self._all.word, self._calls)
+            self._whole = JittedFunction(whole, segment.name, self._all.word, self._calls)
+
+    def modules(self) -> dict[str, Callable[[], Mapping[str, Origin]]]:
+        """Of the executables that were called, by their names: what their instructions are of."""
+        own = [] if self._whole is None else [self._whole]
+        called = [each for each in (*own, *([] if self._made is None else self._made.executables)) if each.was_called]
+        return {each.module: partial(self._origins_in, each) for each in called}
+
+    def _origins_in(self, executable: JittedFunction) -> Mapping[str, Origin]:
+        return Scopes.of(self._request).of_instructions(executable.text())
 
     def by_point(self, buffer: int) -> int:
         """Along its first axis, where each point has an array of its own anyway or is that of the loop of chunks."""
@@ -272,13 +293,15 @@ class Parts:
         self.tracer, self._calls, self._segment, self._given_up = tracer, calls, tracer.segment, given_up
         storage = tracer.storage
         self._lying = frozenset((*storage.pieces, *(id for id, _ in storage.growing)))
-        names = [f"{tracer.__name__}_{number}" for number in range(len(tracer.stretches))]
-        self.executables = [
-            JittedFunction(jit(_named(partial(tracer.stretch, number), name)), name, tracer.word, calls)
-            for number, name in enumerate(names)
-        ]
-        self._open = JittedFunction(jax.jit(self._opened), f"{tracer.__name__}_opened", None, calls)
-        self._close = JittedFunction(jax.jit(self._closed), f"{tracer.__name__}_closed", None, calls)
+        shown = tracer.segment.name
+        self.executables = [self._stretch(number, f"{shown}_{number}", jit) for number in range(len(tracer.stretches))]
+        self._open = JittedFunction(jax.jit(self._opened), f"{shown}_opened", None, calls)
+        self._close = JittedFunction(jax.jit(self._closed), f"{shown}_closed", None, calls)
+
+    def _stretch(self, number: int, shown: str, jit: Callable[..., Any]) -> JittedFunction:
+        tracer = self.tracer
+        function = _named(partial(tracer.stretch, number), f"{tracer.__name__}_{number}")
+        return JittedFunction(jit(function), shown, tracer.word, self._calls)
 
     def cut(self, start: int, stop: int, sizes: tuple[Any, ...]) -> Iterator[tuple[int, int, int]]:
         """The stretches, by number, from where and to where they are run, in the loop's direction."""

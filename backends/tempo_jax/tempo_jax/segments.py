@@ -56,6 +56,7 @@ from tempo_jax.mesh import DeviceMesh
 from tempo_jax.operators.values import HALF
 from tempo_jax.pieces import Pieces, piece_of
 from tempo_jax.precision import is_wide
+from tempo_jax.scopes import Scopes
 from tempo_jax.storage import ArrayPlan
 from tempo_jax.stretches import LARGEST_SELECTION, stretches
 from tempo_jax.work import work
@@ -109,7 +110,8 @@ class SegmentTracer:
         mesh: DeviceMesh | None = None,
     ) -> None:
         self.request, self.segment, self.bounds, self.mesh = request, request.segment, bounds, mesh
-        self.__name__ = request.segment.name  # JAX's name of the executable
+        self.origins = Scopes.of(request)
+        self.__name__ = f"{request.segment.name}_{self.origins.digest}"  # JAX's name of the executable
         self.buffers = request.program.buffers
         self.static: access.Values = request.sizes
         self.counter = (
@@ -235,13 +237,15 @@ class SegmentTracer:
                     self.buffers[buffer], array, statement, state.values, self.static, order, stays
                 )
             case Compute(result):
-                state.names[result] = self.compute(statement, state)
+                with self.origins.entered(statement):
+                    state.names[result] = self.compute(statement, state)
             case Assign(result, value):
                 state.names[result] = state.names[value]
             case Write(buffer, index, value, extents):
                 place = access.place(index, state.values, extents, self.static)
                 order = self.orders.get(buffer)
-                written = access.write(state.buffers[buffer], place, state.names[value], order)
+                with self.origins.entered(statement):
+                    written = access.write(state.buffers[buffer], place, state.names[value], order)
                 state.buffers[buffer] = self.laid(buffer, written)
                 state.written[buffer] = state.names[value]
                 kept = (item for item in state.handed.items() if not overwrites(statement, item[0]))

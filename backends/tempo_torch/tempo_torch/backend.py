@@ -12,6 +12,7 @@ import torch
 from tempo import dtypes
 from tempo.backends import EAGER, EAGER_CUDA, GenericBackend, Mesh, Placement
 from tempo.backends.operators import Call
+from tempo.backends.tracing import Tracer
 from tempo.errors import InputError, UnsupportedError
 from tempo.plugins import BackendPlugin
 from tempo_torch.arrays import (
@@ -179,6 +180,11 @@ class TorchBackend(GenericBackend):
     def measured_peak(self, work: Callable[[], Any]) -> int:
         """The bytes of tensors that `work` allocates and that live at once, at most."""
         return measured_peak(work, self.device)
+
+    def tracer(self) -> Tracer:
+        from tempo_torch.tracer import TorchTracer  # torch.profiler takes a while to load
+
+        return TorchTracer(self.device, self.synchronize)
 
     def room(self) -> int | None:
         if self.device.type == "cpu":
