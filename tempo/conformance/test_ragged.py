@@ -423,6 +423,39 @@ def test_points_of_another_row_are_not_packed_as_the_own(target: Target) -> None
     target.agrees(over_rows(make), options=PACKED, n=np.array([4, 2, 1], np.int32), x=numbers((3, 4)))
 
 
+@pytest.mark.planned
+def test_what_lies_between_two_ways_is_packed_once(target: Target) -> None:
+    """It is made of one recurrence for the other one, which belongs to both."""
+
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        h, k = tp.recurrent("h", (), (b, t)), tp.recurrent("k", (), (b, t))
+        h[b, 0] = x
+        h[b, t] = tp.sin(h[b, t - 1]) + x
+        between = tp.tanh(h * 2)
+        k[b, t.last] = between
+        k[b, t] = tp.sin(k[b, t + 1]) + between
+        return k
+
+    for options in (PACKED, {}):
+        target.agrees(over_rows(make), options=options, n=np.array([4, 2, 1], np.int32), x=numbers((3, 4)))
+
+
+@pytest.mark.planned
+def test_what_is_made_of_points_is_read_where_it_is_asked_for(target: Target) -> None:
+    """Two recurrences in one loop of tiles: the second reads, of what is made of the first, the point behind, too."""
+
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        h, g = tp.recurrent("h", (), (b, t)), tp.recurrent("g", (), (b, t))
+        h[b, 0] = x
+        h[b, t] = tp.sin(h[b, t - 1]) + x
+        made = tp.tanh(h)
+        g[b, 0] = made
+        g[b, t + 1] = g * 0.5 + made[b, t + 1] + made
+        return g
+
+    target.agrees(over_rows(make), options=PACKED, n=np.array([4, 2, 1], np.int32), x=numbers((3, 4)))
+
+
 def test_sums_of_empty_rows_beside_means(target: Target) -> None:
     inputs, inside = rows_of()
 
