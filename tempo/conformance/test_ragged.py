@@ -6,6 +6,7 @@ What such a program means is what it means for each row alone, as a dense progra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -436,8 +437,17 @@ def test_what_lies_between_two_ways_is_packed_once(target: Target) -> None:
         k[b, t] = tp.sin(k[b, t + 1]) + between
         return k
 
-    for options in (PACKED, {}):
-        target.agrees(over_rows(make), options=options, n=np.array([4, 2, 1], np.int32), x=numbers((3, 4)))
+    def other(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        h, k = tp.recurrent("h", (), (b, t)), tp.recurrent("k", (), (b, t))
+        k[b, t.last] = x
+        k[b, t] = tp.sin(k[b, t + 1]) + x
+        between = tp.exp(-k)
+        h[b, 0] = between
+        h[b, t] = tp.sin(h[b, t - 1]) + tp.cos(between * 3)
+        return h
+
+    for made, options in product((make, other), (PACKED, {})):
+        target.agrees(over_rows(made), options=options, n=np.array([4, 2, 1], np.int32), x=numbers((3, 4)))
 
 
 @pytest.mark.planned

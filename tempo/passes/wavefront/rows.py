@@ -17,7 +17,6 @@ from tempo.sdg.builder import attribute_exprs
 from tempo.sdg.graph import Edge, Graph, Node, Output, Point
 from tempo.symbolic import Context, Symbol, const, var
 
-
 _OTHERS = "points read others than the one before in their row, or the one behind"
 
 
@@ -148,7 +147,7 @@ class _Rows:
     def may_join(self, node: Node) -> bool:
         """Whether it is an operator on what there is at its own point."""
         graph = self.graph
-        if node.is_nominal or not is_ragged(self.end, node.domain) or not self.is_plain(node):
+        if node.id in self.others or node.is_nominal or not is_ragged(self.end, node.domain) or not self.is_plain(node):
             return False
         demanded = self.demands.get(node.id)
         if demanded is None or not demanded.exact:
