@@ -38,7 +38,7 @@ from tempo.runtime.from_point import LateBeginnings
 from tempo.runtime.memory import BufferMemory, Memory, buffers_of, memory_of, told_what_is_large
 from tempo.runtime.pickling import compiled_again, portable
 from tempo.runtime.report.collect import contents_of
-from tempo.runtime.report.page import check_folder, write_page
+from tempo.runtime.report.page import check_path, write_page
 from tempo.runtime.results.finite import FiniteCheck
 from tempo.runtime.results.outputs import Outputs, outputs_of
 from tempo.runtime.results.salvage import Look, looked
@@ -395,8 +395,8 @@ class Executable:
         the schedule, the graph by your lines, before and after each pass, generated code, and times. The program is
         planned once more for it.
 
-        Raises `SizeError` where no sizes are known, `MissingFileError` where the folder is not there, and
-        `UnsupportedError` on the reference backend, which plans nothing.
+        Raises `SizeError` where no sizes are known, `MissingFileError` where the folder is not there, `InputError`
+        where `path` is a folder, and `UnsupportedError` on the reference backend, which plans nothing.
 
         >>> import tempfile
         >>> import tempo as tp
@@ -412,7 +412,7 @@ class Executable:
         """
         engine, sizes = self._with_sizes("plans nothing, so there is nothing to report")
         found = Path(path)
-        check_folder(found)
+        check_path(found)
         write_page(contents_of(self.program.name, engine, sizes), found)
         return found
 
