@@ -344,6 +344,11 @@ class Executable:
         return self._sizes
 
     @property
+    def given_sizes(self) -> Mapping[Symbol, int]:
+        """What is known of sizes of what `tp.compile` was told, which need not be all."""
+        return {symbol: claim.value for symbol, claim in self._calls.table().claims.items()}
+
+    @property
     def cost(self) -> Cost:
         """What the model of costs foretells for a run at the sizes last compiled or run: operations, bytes moved,
         launches of operators, changes to the host and back, and seconds, which it knows to a factor, not to a percent.
