@@ -118,3 +118,18 @@ def test_a_size_that_nobody_gives_is_in_a_bucket() -> None:
         tp.output("y", tp.input("x", (), (b,)) + 1)
     stages = tp.stages(program, options=tp.Options(buckets={"b": (4, 8)}))
     assert "at b=8 in a bucket of 8" in str(stages.loops)
+
+
+def test_what_few_iterations_run_costs_as_often() -> None:
+    """The heavy side runs at one of a hundred points."""
+    with tp.Program() as program:
+        t = tp.dim("t", 100)
+        x, w = tp.input("x", (64,), (t,)), tp.input("w", (64, 64))
+        h = tp.recurrent("h", (64,), (t,))
+        h[0] = x
+        h[t] = tp.cases((t == 5, x @ w), h[t - 1] + x)
+        tp.output("h", h)
+    cost = tp.compile(program, "numpy", options=tp.Options(mapping="sequential")).cost
+    once, every = 2 * 64 * 64, 98 * 64
+    assert once + every <= cost.operations <= once + every + 2 * 64
+    assert 99 <= cost.launches <= 101
