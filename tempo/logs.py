@@ -34,6 +34,12 @@ def logger(name: str) -> logging.Logger:
     return logging.getLogger(f"tempo.{name}")
 
 
+def is_asked_for(name: str) -> bool:
+    """Whether somebody has set a level for it, or for all logs of the compiler, at which it is said."""
+    level = logger(name).level or logging.getLogger("tempo").level
+    return 0 < level <= logging.DEBUG
+
+
 def say(name: str, text: Callable[[], str]) -> None:
     """At DEBUG, made only where somebody listens. What has several lines begins on one of its own."""
     found = logger(name)

@@ -23,7 +23,7 @@ from tempo.caches import CACHE_VARIABLE, base_folder, digest, private, stamps, v
 from tempo.compiler.once import Once
 from tempo.compiler.plan import Plan
 from tempo.errors import Location
-from tempo.logs import say
+from tempo.logs import is_asked_for, say
 from tempo.loop_ir.ir import Buffer, Compute, LoopProgram
 from tempo.loop_ir.parse import parse
 from tempo.loop_ir.text import placeholders
@@ -62,7 +62,8 @@ def recalled(key: str | None, graph: Graph, known: Mapping[str, Any], make: Call
     if key is None or folder is None:
         return make()
     path = folder / f"{key}.json"
-    loops = _read(path, key, graph)
+    looked_at = any(map(is_asked_for, ("passes", "schedule")))  # of which there is nothing to say where a plan is found
+    loops = None if looked_at else _read(path, key, graph)
     if loops is not None:
         say("plans", lambda: f"found {path}")
         once: Once[None, Plan] = Once()

@@ -6,6 +6,7 @@ What such a program means is what it means for each row alone, as a dense progra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -419,6 +420,48 @@ def test_points_of_another_row_are_not_packed_as_the_own(target: Target) -> None
         h[b, 0] = x
         h[b, t] = h[tp.max(b - 1, 0), t - 1] * 0.5 + x
         return h
+
+    target.agrees(over_rows(make), options=PACKED, n=np.array([4, 2, 1], np.int32), x=numbers((3, 4)))
+
+
+@pytest.mark.planned
+def test_what_lies_between_two_ways_is_packed_once(target: Target) -> None:
+    """It is made of one recurrence for the other one, which belongs to both."""
+
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        h, k = tp.recurrent("h", (), (b, t)), tp.recurrent("k", (), (b, t))
+        h[b, 0] = x
+        h[b, t] = tp.sin(h[b, t - 1]) + x
+        between = tp.tanh(h * 2)
+        k[b, t.last] = between
+        k[b, t] = tp.sin(k[b, t + 1]) + between
+        return k
+
+    def other(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        h, k = tp.recurrent("h", (), (b, t)), tp.recurrent("k", (), (b, t))
+        k[b, t.last] = x
+        k[b, t] = tp.sin(k[b, t + 1]) + x
+        between = tp.exp(-k)
+        h[b, 0] = between
+        h[b, t] = tp.sin(h[b, t - 1]) + tp.cos(between * 3)
+        return h
+
+    for made, options in product((make, other), (PACKED, {})):
+        target.agrees(over_rows(made), options=options, n=np.array([4, 2, 1], np.int32), x=numbers((3, 4)))
+
+
+@pytest.mark.planned
+def test_what_is_made_of_points_is_read_where_it_is_asked_for(target: Target) -> None:
+    """Two recurrences in one loop of tiles: the second reads, of what is made of the first, the point behind, too."""
+
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        h, g = tp.recurrent("h", (), (b, t)), tp.recurrent("g", (), (b, t))
+        h[b, 0] = x
+        h[b, t] = tp.sin(h[b, t - 1]) + x
+        made = tp.tanh(h)
+        g[b, 0] = made
+        g[b, t + 1] = g * 0.5 + made[b, t + 1] + made
+        return g
 
     target.agrees(over_rows(make), options=PACKED, n=np.array([4, 2, 1], np.int32), x=numbers((3, 4)))
 

@@ -43,7 +43,7 @@ from tempo.runtime.profile.lines import Profile
 from tempo.runtime.profile.recorder import Recorder
 from tempo.runtime.profile.recording import Recording, trace_path
 from tempo.runtime.report.collect import contents_of
-from tempo.runtime.report.page import check_folder, write_page
+from tempo.runtime.report.page import check_path, write_page
 from tempo.runtime.results.finite import FiniteCheck
 from tempo.runtime.results.outputs import Outputs, outputs_of
 from tempo.runtime.results.salvage import Look, looked
@@ -403,6 +403,11 @@ class Executable:
         return self._sizes
 
     @property
+    def given_sizes(self) -> Mapping[Symbol, int]:
+        """What is known of sizes of what `tp.compile` was told, which need not be all."""
+        return {symbol: claim.value for symbol, claim in self._calls.table().claims.items()}
+
+    @property
     def cost(self) -> Cost:
         """What the model of costs foretells for a run at the sizes last compiled or run: operations, bytes moved,
         launches of operators, changes to the host and back, and seconds, which it knows to a factor, not to a percent.
@@ -454,8 +459,8 @@ class Executable:
         the schedule, the graph by your lines, before and after each pass, generated code, times of compiling, and what
         the last `profile` has found, if there was one. The program is planned once more for it.
 
-        Raises `SizeError` where no sizes are known, `MissingFileError` where the folder is not there, and
-        `UnsupportedError` on the reference backend, which plans nothing.
+        Raises `SizeError` where no sizes are known, `MissingFileError` where the folder is not there, `InputError`
+        where `path` is a folder, and `UnsupportedError` on the reference backend, which plans nothing.
 
         >>> import tempfile
         >>> import tempo as tp
@@ -471,7 +476,7 @@ class Executable:
         """
         engine, sizes = self._with_sizes("plans nothing, so there is nothing to report")
         found = Path(path)
-        check_folder(found)
+        check_path(found)
         measured = None if self.last_profile is None else self.last_profile.by_origin
         write_page(contents_of(self.program.name, engine, sizes, measured), found)
         return found

@@ -79,7 +79,11 @@ class Explained:
 
 
 def sizes_text(sizes: Mapping[Symbol, int]) -> str:
-    return " at " + (", ".join(f"{symbol.name}={value}" for symbol, value in sorted(sizes.items())) or "fixed sizes")
+    """By the names of dims; of one in a bucket how large that is, too."""
+    of = {symbol.name: value for symbol, value in sizes.items() if symbol.kind == "size"}
+    room = {symbol.name: value for symbol, value in sizes.items() if symbol.kind == "extent"}
+    buckets = {name: f" in a bucket of {room[name]}" if name in room else "" for name in of}
+    return " at " + (", ".join(f"{name}={of[name]}{buckets[name]}" for name in sorted(of)) or "fixed sizes")
 
 
 def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None, wanted: Sequence[str] = ()) -> str:

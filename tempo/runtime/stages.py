@@ -107,7 +107,14 @@ class Stages:
         if self._known is not None:
             return self._known
         symbols = {symbol for dim in self._made.graph.dims for symbol in dim.size.sizes()}
-        return self._engine.sizes(dict.fromkeys(sorted(symbols), UNKNOWN))
+        given = self._made.given_sizes
+        return self._engine.sizes({each: given[each] if each in given else self._guess(each) for each in symbols})
+
+    def _guess(self, size: Symbol) -> int:
+        """Where there are buckets, one that is in one of them."""
+        engine = self._engine
+        bucket = engine.compiler.buckets.of.get(size.of_kind("dim")) if isinstance(engine, CompiledEngine) else None
+        return min(UNKNOWN, bucket[-1]) if isinstance(bucket, tuple) else UNKNOWN
 
     def _of_graph(self, name: str, graph: Graph, rates: Costs) -> Stage[Graph]:
         likely = LikelySizes(self._sizes)

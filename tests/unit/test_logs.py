@@ -51,6 +51,12 @@ def test_logs_are_shown_by_name(tmp_path: Path) -> None:
     assert "tempo.passes" not in text and "tempo.memory" not in text
 
 
+def test_they_say_as_much_of_a_plan_that_is_kept(tmp_path: Path) -> None:
+    first, second = (said("passes,schedule", tmp_path)[1] for _ in range(2))
+    assert "for t in 0..4" in first
+    assert "for t in 0..4" in second and first.count("tempo.passes: ") == second.count("tempo.passes: ")
+
+
 def test_all_logs_say_something(tmp_path: Path) -> None:
     status, text = said("all", tmp_path)
     assert status == 0

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from tempo import dtypes
 from tempo.costs import Cost, Costs
-from tempo.loop_ir.ir import Block, CallHost, Compute, Evict, Fetch, Loop, LoopProgram, nested
+from tempo.loop_ir.ir import Block, Branch, CallHost, Compute, Evict, Fetch, Loop, LoopProgram, nested
 from tempo.sdg.call import StaticType, static_type
 from tempo.sdg.operators import OPERATORS, call_for
-from tempo.symbolic import Expr, Symbol
+from tempo.symbolic import Condition, Expr, Symbol
+
+MOST_ITERATIONS = 1 << 16
+"""That conditions are looked at in."""
 
 
 def loops_cost(program: LoopProgram, rates: Costs, sizes: Mapping[Symbol, int]) -> Cost:
-    """Of all that is run; a loop whose bounds move with another is taken where that is half-way. Of branches both sides
-    count half, as one of them is run."""
+    """Of all that is run; a loop whose bounds move with another is taken where that is half-way. A side of a branch
+    counts as often as its condition says in the innermost loop that it asks about; where that is not known, half."""
     total = _Total(dict(sizes))
     total.block(program.items, 1, program)
     return Cost(rates, total.operations, total.bytes, round(total.launches), round(total.transitions))
@@ -25,6 +30,7 @@ def loops_cost(program: LoopProgram, rates: Costs, sizes: Mapping[Symbol, int]) 
 @dataclass
 class _Total:
     values: dict[Symbol, int]
+    points: dict[Symbol, tuple[int, int]] = field(default_factory=dict)  # of the loops around, outermost first
     operations: float = 0
     bytes: float = 0
     launches: float = 0
@@ -39,13 +45,20 @@ class _Total:
                     self.transitions += times
                 case Loop():
                     lo, hi = self._at(each.lo), self._at(each.hi)
-                    outer, self.values[each.var] = self.values.get(each.var), (lo + hi) // 2
+                    around = self.values, self.points
+                    self.values, self.points = (
+                        {**self.values, each.var: (lo + hi) // 2},
+                        {**self.points, each.var: (lo, hi)},
+                    )
                     self.block(each.body, times * max(0, hi - lo), program)
-                    self.values.pop(each.var) if outer is None else self.values.update({each.var: outer})
+                    self.values, self.points = around
+                case Branch():
+                    share = self._share(each.condition)
+                    self.block(each.then, times * share, program)
+                    self.block(each.otherwise, times * (1 - share), program)
                 case _:
-                    inner = [side for side in nested(each) if side]
-                    for side in inner:
-                        self.block(side, times / len(inner), program)
+                    for inner in nested(each):
+                        self.block(inner, times, program)
         for segment in program.called(tuple(each for each in block if not nested(each))):
             self.block(segment.body, times, program)
 
@@ -57,6 +70,20 @@ class _Total:
         if not OPERATORS[compute.op].views:
             self.launches += times
             self.bytes += times * sum(map(_bytes, (*operands, result)))
+
+    def _share(self, condition: Condition) -> float:
+        """Of how many iterations it holds in."""
+        asked = [var for var in self.points if var in condition.symbols()]
+        if not condition.symbols() <= self.values.keys():
+            return 0.5
+        if not asked:
+            return float(bool(condition.evaluate(self.values)))
+        lo, hi = self.points[asked[-1]]
+        if hi - lo > MOST_ITERATIONS:
+            points = np.linspace(lo, hi - 1, MOST_ITERATIONS).astype(int)
+        else:
+            points = np.arange(lo, max(hi, lo + 1))
+        return float(np.mean(condition.evaluate({**self.values, asked[-1]: points})))
 
     def _at(self, expr: Expr) -> int:
         return int(expr.evaluate(self.values))

@@ -17,19 +17,23 @@ from tempo.sdg.builder import attribute_exprs
 from tempo.sdg.graph import Edge, Graph, Node, Output, Point
 from tempo.symbolic import Context, Symbol, const, var
 
+_OTHERS = "points read others than the one before in their row, or the one behind"
+
 
 def row_wavefronts(declared: Graph, graph: Graph) -> Iterator[tuple[Symbol, Wavefront | str]]:
     """By dim along which rows have lengths of their own: its recurrences, or why they stay as they are. `graph` is what
     `declared` is with gradients expanded."""
-    asked = demand(graph) if declared.ragged else {}
+    asked, taken = demand(graph) if declared.ragged else {}, set[int]()
     for end in declared.ragged.values():
         cycles = [ids for ids in map(frozenset, declared.components) if _is_cycle(declared, end, ids)]
         for step in (-1, 1):
             mine = [ids for ids in cycles if _steps(declared, end, ids) == {step}]
             if mine:
-                yield end.along, _wavefront(declared, asked, end, step, mine, cycles)
+                found = _wavefront(declared, asked, end, step, mine, cycles, taken)
+                taken |= set() if isinstance(found, str) else found.nodes.keys()
+                yield end.along, found
         if any(_steps(declared, end, ids) not in ({-1}, {1}) for ids in cycles):
-            yield end.along, "points read others than the one before in their row, or the one behind"
+            yield end.along, _OTHERS
 
 
 def _is_cycle(graph: Graph, end: Output, ids: Collection[int]) -> bool:
@@ -62,8 +66,10 @@ def _wavefront(
     step: int,
     mine: Collection[frozenset[int]],
     cycles: Collection[frozenset[int]],
+    taken: Collection[int],
 ) -> Wavefront | str:
-    others = {id for ids in cycles if ids not in mine for id in ids}
+    """`taken`: the nodes of other recurrences, which are in tiles of their own."""
+    others = {*taken, *(id for ids in cycles if ids not in mine for id in ids)}
     rows = _Rows(graph, asked, end, step, frozenset(id for ids in mine for id in ids), others)
     try:
         return rows.wavefront()
@@ -110,13 +116,14 @@ class _Rows:
         for id in self.cycle:
             node, (first, last) = self.graph.nodes[id], wave.nodes[id]
             for condition, edge in node.guarded_reads():
-                if edge.node in self.cycle and _step(self.graph, self.end, edge):
-                    at = var(self.end.along)
-                    here = Context.of(self.graph.dims, at.ge(first), at.lt(last), condition)
-                    if not here.implies(at.ge(low) & at.lt(high)):
-                        raise UnsupportedError(
-                            "it is not proven that all but the first, or the last, points read others"
-                        )
+                if edge.node not in wave.nodes or (step := _step(self.graph, self.end, edge)) == 0:
+                    continue
+                if step != self.step:  # of what is made of its points
+                    raise UnsupportedError(_OTHERS)
+                at = var(self.end.along)
+                here = Context.of(self.graph.dims, at.ge(first), at.lt(last), condition)
+                if not here.implies(at.ge(low) & at.lt(high)):
+                    raise UnsupportedError("it is not proven that all but the first, or the last, points read others")
 
     def around(self) -> set[int]:
         """The cycle, and what is computed of each point for it alone, or of what it makes."""
@@ -140,7 +147,7 @@ class _Rows:
     def may_join(self, node: Node) -> bool:
         """Whether it is an operator on what there is at its own point."""
         graph = self.graph
-        if node.is_nominal or not is_ragged(self.end, node.domain) or not self.is_plain(node):
+        if node.id in self.others or node.is_nominal or not is_ragged(self.end, node.domain) or not self.is_plain(node):
             return False
         demanded = self.demands.get(node.id)
         if demanded is None or not demanded.exact:

@@ -62,6 +62,14 @@ def test_a_section_that_there_is_not_is_an_error_with_the_nearest() -> None:
     assert __file__ in str(error.value)
 
 
+def test_a_size_in_a_bucket_is_told_once() -> None:
+    run = tp.compile(program(), options=tp.Options(buckets={"t": "pow2"}), sizes={"t": 20})
+    assert run.explain().splitlines()[0].endswith(", at t=20 in a bucket of 32")
+    assert str(tp.stages(program(), options=tp.Options(buckets={"t": "pow2"}), sizes={"t": 20}).loops).startswith(
+        "# loops at t=20 in a bucket of 32\n"
+    )
+
+
 def test_sections_that_need_sizes_are_left_out_without_them() -> None:
     text = tp.compile(program()).explain("memory", "graph")
     assert "# graph" in text and "# memory" not in text

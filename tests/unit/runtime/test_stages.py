@@ -102,3 +102,34 @@ def test_what_does_not_fit_is_told_at_the_users_line() -> None:
     with pytest.raises(tp.MemoryLimitError) as error:
         stages.executable  # noqa: B018
     assert error.value.location is not None and error.value.location.path == __file__
+
+
+def test_sizes_that_are_given_are_those_that_count() -> None:
+    with tp.Program() as program:
+        b, t = tp.dims("b t")
+        tp.output("y", tp.input("x", (), (b, t)) + 1)
+    named = {each.name: value for each, value in tp.stages(program, sizes={"t": 8}).graph.sizes.items()}
+    assert named == {"b": 32, "t": 8}
+
+
+def test_a_size_that_nobody_gives_is_in_a_bucket() -> None:
+    with tp.Program() as program:
+        b = tp.dim("b")
+        tp.output("y", tp.input("x", (), (b,)) + 1)
+    stages = tp.stages(program, options=tp.Options(buckets={"b": (4, 8)}))
+    assert "at b=8 in a bucket of 8" in str(stages.loops)
+
+
+def test_what_few_iterations_run_costs_as_often() -> None:
+    """The heavy side runs at one of a hundred points."""
+    with tp.Program() as program:
+        t = tp.dim("t", 100)
+        x, w = tp.input("x", (64,), (t,)), tp.input("w", (64, 64))
+        h = tp.recurrent("h", (64,), (t,))
+        h[0] = x
+        h[t] = tp.cases((t == 5, x @ w), h[t - 1] + x)
+        tp.output("h", h)
+    cost = tp.compile(program, "numpy", options=tp.Options(mapping="sequential")).cost
+    once, every = 2 * 64 * 64, 98 * 64
+    assert once + every <= cost.operations <= once + every + 2 * 64
+    assert 99 <= cost.launches <= 101

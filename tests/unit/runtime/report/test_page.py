@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -51,6 +53,36 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         run.report(tmp_path / "nowhere" / "page.html")
     assert raised.value.location is not None
     assert raised.value.location.path == __file__
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    run = tp.compile(running_sum(), "numpy", sizes={"t": 4})
+    with pytest.raises(tp.InputError, match="is a folder, and a report is a file") as raised:
+        run.report(tmp_path)
+    assert raised.value.location is not None
+    assert raised.value.location.path == __file__
+
+
+def test_a_link_stays_one_and_long_names_are_names(tmp_path: Path) -> None:
+    run, name = tp.compile(running_sum(), "numpy", sizes={"t": 4}), "x" * 240 + ".html"
+    link = tmp_path / "link.html"
+    link.symlink_to(tmp_path / name)
+    assert run.report(link) == link
+    assert link.is_symlink()
+    assert [each.name for each in tmp_path.iterdir() if each != link] == [name]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes by name")
+def test_what_is_no_file_is_written_to(tmp_path: Path) -> None:
+    """A device is not replaced by a file: /dev/null was, by whoever may."""
+    pipe, read = tmp_path / "pipe", list[str]()
+    os.mkfifo(pipe)
+    reader = Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+    reader.start()
+    tp.compile(running_sum(), "numpy", sizes={"t": 4}).report(pipe)
+    reader.join(timeout=60)
+    assert pipe.is_fifo()
+    assert read[0].startswith("<!doctype html>")
 
 
 def test_sizes_that_are_not_known() -> None:
