@@ -57,10 +57,11 @@ def _parser(name: str = "python -m tempo") -> argparse.ArgumentParser:
     explain = commands.add_parser("explain", help="passes, schedule, buffers and code of a program")
     _add_program(explain)
     explain.add_argument(
-        "sections",
-        nargs="*",
-        metavar="SECTION",
-        help="what to print of it, such as code or graph, or all; default: what fits",
+        "--section",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a part of it, such as code or graph, or all; may be repeated; default: what fits a screen",
     )
     explain.set_defaults(run=_explain)
 
@@ -135,7 +136,7 @@ def _backends(parsed: argparse.Namespace) -> int:
 
 
 def _explain(parsed: argparse.Namespace) -> int:
-    print(_compiled(parsed).explain(*parsed.sections), end="")
+    print(_compiled(parsed).explain(*parsed.section), end="")
     return 0
 
 

@@ -68,9 +68,10 @@ def called_through(*packages: str) -> Iterator[None]:
 
 def _is_ours(frame: FrameType) -> bool:
     """Whether the code is of the package; what `dataclasses` writes for its classes has no file of its own, and what
-    is asked for through a `functools.cached_property` is asked for by whoever asks that."""
+    is asked for through a `functools.cached_property` is asked for by whoever asks that. Nobody wrote what runs a
+    module (`python -m`)."""
     path = frame.f_code.co_filename
-    if frame.f_globals.get("__name__") == "functools":
+    if frame.f_globals.get("__name__") == "functools" or path.startswith("<frozen "):
         return True
     if path == "<string>":
         return str(frame.f_globals.get("__name__", "")).startswith("tempo.")

@@ -41,11 +41,13 @@ def is_asked_for(name: str) -> bool:
 
 
 def say(name: str, text: Callable[[], str]) -> None:
-    """At DEBUG, made only where somebody listens. What has several lines begins on one of its own."""
-    found = logger(name)
-    if found.isEnabledFor(logging.DEBUG):
+    """At DEBUG, made only where it is asked for. What has several lines begins on one of its own.
+
+    Of an application that shows what all libraries say at DEBUG nobody knows whether it wants megabytes of programs.
+    """
+    if is_asked_for(name):
         made = text()
-        found.debug("%s", f"\n{made}" if "\n" in made else made)
+        logger(name).debug("%s", f"\n{made}" if "\n" in made else made)
 
 
 def configure(environment: Mapping[str, str] = os.environ) -> None:

@@ -35,7 +35,7 @@ from tempo.runtime.arguments.call import Arguments, CallChecker
 from tempo.runtime.checkpoints.folder import Checkpoints
 from tempo.runtime.checkpoints.resume import Resumed, resumed
 from tempo.runtime.engine import CompiledEngine, Engine, Progress, ReferenceEngine, planning
-from tempo.runtime.explain import explain
+from tempo.runtime.explain import check_sections, explain
 from tempo.runtime.from_point import LateBeginnings
 from tempo.runtime.memory import BufferMemory, Memory, buffers_of, memory_of, told_what_is_large
 from tempo.runtime.pickling import compiled_again, portable
@@ -449,6 +449,7 @@ class Executable:
         that vary, "placement" on a mesh, "memory", "code". Raises `InputError` for a name that none has.
         """
         if not isinstance(self._engine, CompiledEngine):
+            check_sections(sections)
             return f"backend reference: evaluates the graph on demand\n\n{self.graph}"
         return explain(self._engine, self._sizes, sections)
 

@@ -88,18 +88,23 @@ def sizes_text(sizes: Mapping[Symbol, int]) -> str:
 
 def explain(engine: CompiledEngine, sizes: Mapping[Symbol, int] | None, wanted: Sequence[str] = ()) -> str:
     """`wanted`: sections by name, or "all"; none: the short form. Raises `InputError` for a name that none has."""
-    names = (*SECTIONS, EVERYTHING)
-    for name in wanted:
-        if name not in names:
-            with AtUserLine():
-                hint = nearest(str(name), names, "sections")
-                raise InputError(f"explain() has no section {name!r}", hint=hint)
+    check_sections(wanted)
     found = Explained.of(engine, sizes)
     if not wanted:
         return "\n".join(_short(found)) + "\n"
     chosen = SECTIONS if EVERYTHING in wanted else dict.fromkeys(wanted)
     parts = (part for name in chosen for part in SECTIONS[name](found))
     return "\n\n".join([_title(found), *(f"# {title}\n{body}" for title, body in parts)]) + "\n"
+
+
+def check_sections(wanted: Sequence[str]) -> None:
+    """Raises `InputError` for a name that none has."""
+    names = (*SECTIONS, EVERYTHING)
+    for name in wanted:
+        if name not in names:
+            with AtUserLine():
+                hint = nearest(str(name), names, "sections")
+                raise InputError(f"explain() has no section {name!r}", hint=hint)
 
 
 def _title(found: Explained) -> str:

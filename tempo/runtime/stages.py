@@ -30,9 +30,9 @@ class Stage(Generic[P]):
     """One form of a program; `print` shows it.
 
     `cost` is what the model of costs foretells for a run, in operations, bytes moved, launches of operators and
-    seconds, at `sizes`; those that nobody has given count as 32. `memory` is in bytes: of graphs that of all tensors at
-    all of their points, which is what a program holds that keeps everything; from the schedule on that of all buffers,
-    each whole. What lives at once of them the executable knows (`run.memory`).
+    seconds, at `sizes`; those that nobody has given are `guessed`, as 32. `memory` is in bytes: of graphs that of all
+    tensors at all of their points, which is what a program holds that keeps everything; from the schedule on that of
+    all buffers, each whole. What lives at once of them the executable knows (`run.memory`).
     """
 
     name: str
@@ -40,10 +40,12 @@ class Stage(Generic[P]):
     cost: Cost
     memory: int
     sizes: Mapping[Symbol, int]
+    guessed: bool
     _text: Callable[[], str] = field(repr=False, compare=False)
 
     def __str__(self) -> str:
-        return f"# {self.name}{sizes_text(self.sizes)}\n# cost {self.cost}\n# memory {self.memory:,} B\n{self._text()}"
+        at = sizes_text(self.sizes) + (", of which some are guessed" if self.guessed else "")
+        return f"# {self.name}{at}\n# cost {self.cost}\n# memory {self.memory:,} B\n{self._text()}"
 
 
 class Stages:
@@ -73,9 +75,7 @@ class Stages:
         """The order of all statements, as loops."""
         found = self._explained
         memory = self._bytes(self._plan.loops)
-        return Stage(
-            "schedule", self._plan.tree, self.optimized.cost, memory, self._sizes, lambda: schedule_text(found)
-        )
+        return Stage("schedule", self._plan.tree, self.optimized.cost, memory, *self._at, lambda: schedule_text(found))
 
     @cached_property
     def loops(self) -> Stage[LoopProgram]:
@@ -83,7 +83,7 @@ class Stages:
         known = self._known
         program = self._plan.loops if known is None else self._planning.loops(self._plan, known).loops
         cost = loops_cost(program, self._planning.backend.costs, self._sizes)
-        return Stage("loops", program, cost, self._bytes(program), self._sizes, lambda: str(program))
+        return Stage("loops", program, cost, self._bytes(program), *self._at, lambda: str(program))
 
     @cached_property
     def executable(self) -> Executable:
@@ -102,6 +102,10 @@ class Stages:
     def _plan(self) -> Plan:
         return self._explained.plan
 
+    @property
+    def _at(self) -> tuple[Mapping[Symbol, int], bool]:
+        return self._sizes, self._known is None
+
     @cached_property
     def _sizes(self) -> Mapping[Symbol, int]:
         if self._known is not None:
@@ -119,7 +123,7 @@ class Stages:
     def _of_graph(self, name: str, graph: Graph, rates: Costs) -> Stage[Graph]:
         likely = LikelySizes(self._sizes)
         memory = sum(likely.points(graph, graph.nodes[id]) * likely.bytes(graph.nodes[id]) for id in graph.reachable())
-        return Stage(name, graph, cost_point_by_point(graph, rates, likely), memory, self._sizes, lambda: str(graph))
+        return Stage(name, graph, cost_point_by_point(graph, rates, likely), memory, *self._at, lambda: str(graph))
 
     def _bytes(self, program: LoopProgram) -> int:
         return sum(each.bytes for each in buffers_of(program, self._sizes) if each.storage != "register")

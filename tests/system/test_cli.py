@@ -148,7 +148,9 @@ def test_explain(program_file: Path, name: str) -> None:
 def test_explain_says_how_the_polyhedral_schedule_was_found(program_file: Path) -> None:
     pytest.importorskip("islpy")
     pytest.importorskip("tempo_polyhedral")
-    done = tempo("explain", f"{program_file}:program", "schedule", "--scheduler", "polyhedral", TEMPO_CACHE="0")
+    done = tempo(
+        "explain", f"{program_file}:program", "--scheduler", "polyhedral", "--section", "schedule", TEMPO_CACHE="0"
+    )
     assert done.returncode == 0, done.stderr
     assert "# schedule\n# polyhedral: " in done.stdout
 

@@ -81,6 +81,14 @@ def test_handlers_of_the_users_are_used(caplog: pytest.LogCaptureFixture) -> Non
     assert {record.name for record in caplog.records} == {"tempo.passes"}
 
 
+def test_an_application_at_debug_is_not_flooded(caplog: pytest.LogCaptureFixture) -> None:
+    with tp.Program("quiet") as program:
+        tp.output("y", tp.input("x", (3,)) * 3.5)
+    with caplog.at_level(logging.DEBUG):
+        tp.compile(program)
+    assert {record.name for record in caplog.records if record.name.startswith("tempo")} <= {"tempo.compile"}
+
+
 def test_where_logging_is_set_up_no_handler_is_added() -> None:
     configure({"TEMPO_LOGS": "schedule"})  # pytest has set it up
     assert not logging.getLogger("tempo").handlers

@@ -73,3 +73,10 @@ def test_a_size_in_a_bucket_is_told_once() -> None:
 def test_sections_that_need_sizes_are_left_out_without_them() -> None:
     text = tp.compile(program()).explain("memory", "graph")
     assert "# graph" in text and "# memory" not in text
+
+
+def test_the_reference_knows_the_same_sections() -> None:
+    run = tp.compile(program(), backend="reference", sizes={"t": 3})
+    assert "over (t, b) = dot" in run.explain("graph")
+    with pytest.raises(tp.InputError, match="no section 'cod'"):
+        run.explain("cod")
