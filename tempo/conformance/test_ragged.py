@@ -466,6 +466,21 @@ def test_what_is_made_of_points_is_read_where_it_is_asked_for(target: Target) ->
     target.agrees(over_rows(make), options=PACKED, n=np.array([4, 2, 1], np.int32), x=numbers((3, 4)))
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_gradients_of_two_recurrences_over_rows_of_one_point(target: Target, size: int) -> None:
+    with tp.Program("two") as program:
+        b = tp.dim("b")
+        t = tp.dim("t", lengths=tp.input("n", (), (b,), "int32"))
+        x, w = tp.input("x", (3,), (b, t)), tp.input("w", (3, 3))
+        h, g = tp.recurrent("h", (3,), (b, t)), tp.recurrent("g", (3,), (b, t))
+        h[b, 0], g[b, 0] = x, x * x
+        h[b, t] = tp.tanh(g[b, t - 1] @ w + x)
+        g[b, t] = tp.tanh(h[b, t - 1] @ w + x + h)
+        loss = ((h @ w) ** 2)[b, 0 : t.size].sum()[0 : b.size].sum()
+        tp.output("gradient", tp.grad(loss, w))
+    target.agrees(program, n=np.full(2, size, np.int32), x=numbers((2, size, 3)), w=numbers((3, 3)))
+
+
 def test_sums_of_empty_rows_beside_means(target: Target) -> None:
     inputs, inside = rows_of()
 

@@ -69,7 +69,8 @@ def _counted(attrs: Attrs, operands: Sequence[Shape], result: Shape) -> Factors:
 
 
 def _numpy_iota(call: Call) -> Function:
-    shape, axis = call.result.shape, call.attrs["axis"]
+    """It is made before anything runs, so also where nothing does: there an extent may be below zero."""
+    shape, axis = [max(0, extent) for extent in call.result.shape], call.attrs["axis"]
     positions = np.arange(shape[axis]).astype(call.result.numpy_dtype)
     aligned = positions.reshape([-1 if i == axis else 1 for i in range(len(shape))])
     return _always_same(np.array(np.broadcast_to(aligned, shape)))
