@@ -41,11 +41,12 @@ from tempo.runtime.memory import BufferMemory, Memory, buffers_of, memory_of, to
 from tempo.runtime.pickling import compiled_again, portable
 from tempo.runtime.profile.lines import Profile
 from tempo.runtime.profile.recorder import Recorder
-from tempo.runtime.profile.recording import Recording, trace_path
+from tempo.runtime.profile.recording import Recording
 from tempo.runtime.report.collect import contents_of
-from tempo.runtime.report.page import check_path, write_page
+from tempo.runtime.report.page import write_page
 from tempo.runtime.results.finite import FiniteCheck
 from tempo.runtime.results.outputs import Outputs, outputs_of
+from tempo.runtime.results.paths import path_to_write
 from tempo.runtime.results.salvage import Look, looked
 from tempo.runtime.rows import RowChecks
 from tempo.runtime.streaming import Stream
@@ -285,7 +286,7 @@ class Executable:
         """
         engine = planning(self._engine, "has no generated code, so there is nothing to profile", 'use backend="numpy"')
         with AtUserLine():
-            found = trace_path(path)
+            found = path_to_write(path, 'run.profile("trace.json")')
         return Recording(found, self.program.name, partial(_tracer, engine), self._begin_profile, self._end_profile)
 
     def _begin_profile(self, recorder: Recorder) -> None:
@@ -476,11 +477,11 @@ class Executable:
         'sums.html'
         """
         engine, sizes = self._with_sizes("plans nothing, so there is nothing to report")
-        found = Path(path)
-        check_path(found)
+        with AtUserLine():
+            found = path_to_write(path, 'run.report("report.html")')
         measured = None if self.last_profile is None else self.last_profile.by_origin
         write_page(contents_of(self.program.name, engine, sizes, measured), found)
-        return found
+        return Path(path)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return compiled_again, (portable(self._recipe, self.program),)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from tempo.backends.tracing import Tracer
-from tempo.errors import InputError, MissingFileError, ProgramError, user_location
+from tempo.errors import ProgramError, user_location
 from tempo.runtime.profile.lines import LineProfile, Origins, Profile, profile_of
 from tempo.runtime.profile.recorder import Recorder
 from tempo.runtime.profile.sampler import Sampler, sampler
@@ -70,15 +68,3 @@ class Recording:
 
     def __str__(self) -> str:
         return f"a profile that has not ended, for {self.path}" if self.result is None else str(self.result)
-
-
-def trace_path(path: Any) -> Path:
-    """Raises `InputError` for what is no path of a file, and `MissingFileError` where there is no such folder."""
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-        raise InputError(f"{path!r} is no path", hint='give that of the trace: run.profile("trace.json")')
-    found = Path(os.fspath(path))
-    if not found.parent.is_dir():
-        raise MissingFileError(f"there is no folder {found.parent}", hint="make it first: os.makedirs(...)")
-    if found.is_dir():
-        raise InputError(f"{found} is a folder", hint="give the path of a file in it")
-    return found

@@ -15,7 +15,7 @@ from tempo.runtime.explain import Explained
 from tempo.runtime.memory import Memory, memory_of
 from tempo.runtime.report.code import Listings
 from tempo.runtime.report.contents import Contents, Exchange, Placed, Totals
-from tempo.runtime.report.graphs import Stages
+from tempo.runtime.report.graphs import ProgramTexts
 from tempo.runtime.report.keeping import buffer_uses
 from tempo.runtime.report.lifetimes import lifetimes_of
 from tempo.runtime.report.schedule import dims_of, statements_of, steps_of
@@ -39,7 +39,7 @@ def contents_of(
     choices = () if found.chosen is None else found.chosen.choices
     again, specialised = engine.planned_again(sizes)
     sources = Sources()
-    stages, listings = Stages(sources), Listings(sources)
+    stages, listings = ProgramTexts(sources), Listings(sources)
     passes = tuple(stages.runs((*again.passes, *specialised.passes)))
     written = stages.first
     estimated = any(each.compiles for each in compiled.segments)

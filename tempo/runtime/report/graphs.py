@@ -16,7 +16,7 @@ from tempo.sdg.text import graph_lines
 _Entry = tuple[str, int, int, tuple[int, ...]]
 
 
-class Stages:
+class ProgramTexts:
     """The stages that records of passes have, which must keep programs, and the runs of passes between them."""
 
     def __init__(self, sources: Sources) -> None:

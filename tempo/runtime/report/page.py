@@ -8,7 +8,6 @@ from importlib.resources import files
 from pathlib import Path
 from uuid import uuid4
 
-from tempo.errors import InputError, MissingFileError, user_location
 from tempo.runtime.report.contents import Contents
 
 
@@ -29,27 +28,16 @@ def page_of(contents: Contents) -> str:
     return "".join(made)
 
 
-def check_path(path: Path) -> None:
-    """Before a page is made: raises `MissingFileError` where the folder that it is to be in is not there, and
-    `InputError` where it would be a folder itself."""
-    if not path.parent.is_dir():
-        what = f"there is no folder {str(path.parent)!r} for the report"
-        raise MissingFileError(what, location=user_location(), hint="make it first")
-    if path.is_dir():
-        hint = f"name a file in it, such as {str(path / 'report.html')!r}"
-        raise InputError(f"{str(path)!r} is a folder, and a report is a file", location=user_location(), hint=hint)
-
-
 def write_page(contents: Contents, path: Path) -> None:
     """A file is whole, or as it was; what is no file, such as a pipe or /dev/stdout, is written to."""
-    text, place = page_of(contents).encode("utf-8", errors="replace"), path.resolve()
-    if place.exists() and not place.is_file():
-        place.write_bytes(text)
+    text = page_of(contents).encode("utf-8", errors="replace")
+    if path.exists() and not path.is_file():
+        path.write_bytes(text)
         return
-    part = place.with_name(f".{uuid4().hex}.part")
+    part = path.with_name(f".{uuid4().hex}.part")
     try:
         part.write_bytes(text)
-        os.replace(part, place)
+        os.replace(part, path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise

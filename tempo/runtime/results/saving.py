@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from tempo.errors import AtUserLine, InputError, MissingFileError, package
 from tempo.runtime.arguments.binding import numbers
 from tempo.runtime.results.files import Format, read, write
 from tempo.runtime.results.outputs import Outputs, State, Step
+from tempo.runtime.results.paths import path_of, path_to_write
 
 Array = np.ndarray[Any, Any]
 
@@ -41,8 +41,7 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
     """
     with AtUserLine():
         FORMAT.library()
-        target = _path(path)
-        _check_folder(target)
+        target = path_to_write(path, "tp.save(path, outputs.state)")
         write(target, FORMAT, _arrays(state))
 
 
@@ -54,29 +53,12 @@ def load(path: str | os.PathLike[str]) -> State:
     """
     with AtUserLine():
         package("safetensors.numpy", "tp.load", "state")
-        source = _path(path)
+        source = path_of(path, "tp.load(path)")
         if not source.exists():
             raise MissingFileError(f"there is no file {source}")
         if source.is_dir():
             raise InputError(f"{source} is a folder, and no file of tp.save")
         return State(read(source, FORMAT)[0])
-
-
-def _path(path: Any) -> Path:
-    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        raise InputError(
-            f"a {type(path).__name__} is no path", hint="give the path first: tp.save(path, outputs.state)"
-        )
-    if not os.fspath(path):
-        raise InputError("the path is empty")
-    return Path(os.path.realpath(path))  # a link keeps pointing at what is written
-
-
-def _check_folder(path: Path) -> None:
-    if not path.parent.is_dir():
-        raise MissingFileError(f"there is no folder {path.parent}", hint="make it first: os.makedirs(...)")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder", hint="give the path of a file in it")
 
 
 def _arrays(state: Any) -> dict[str, Array]:

@@ -57,7 +57,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     run = tp.compile(running_sum(), "numpy", sizes={"t": 4})
-    with pytest.raises(tp.InputError, match="is a folder, and a report is a file") as raised:
+    with pytest.raises(tp.InputError, match="is a folder") as raised:
         run.report(tmp_path)
     assert raised.value.location is not None
     assert raised.value.location.path == __file__
@@ -93,3 +93,10 @@ def test_sizes_that_are_not_known() -> None:
 def test_the_reference_backend_has_nothing_to_report() -> None:
     with pytest.raises(tp.UnsupportedError, match="plans nothing, so there is nothing to report"):
         tp.compile(running_sum(), "reference", sizes={"t": 4}).report("page.html")
+
+
+@pytest.mark.parametrize("path", [3, b"page.html", "", "a\0b"])
+def test_what_is_no_path(path: object) -> None:
+    run = tp.compile(running_sum(), "numpy", sizes={"t": 4})
+    with pytest.raises(tp.InputError, match="is no path"):
+        run.report(path)  # type: ignore[arg-type]
