@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,32 +27,27 @@ class JaxTracer:
     name = "JAX"
 
     def __init__(self) -> None:
-        self._folder: str | None = None
+        """A first look, at nothing: a session says only where it ends that there was another one."""
+        self._session: Any = None
+        self.start()
+        self.stop(())
 
     def wait(self, arrays: Sequence[Any]) -> None:
         jax.block_until_ready([each for each in jax.tree.leaves(list(arrays)) if _is_there(each)])
 
     def start(self) -> None:
-        folder = tempfile.mkdtemp(prefix="tempo-profile-")
         options = jax.profiler.ProfileOptions()
         options.python_tracer_level, options.host_tracer_level = 0, 1
         options.enable_hlo_proto = False  # modules are read as text, and writing them takes as long as events do
-        try:
-            jax.profiler.start_trace(folder, profiler_options=options)
-        except RuntimeError as error:
-            shutil.rmtree(folder)
-            raise UnsupportedError(f"JAX's profiler is in use: {error}", hint="stop the other trace first") from error
-        self._folder = folder
+        with _alone():
+            self._session = _session_type()(options)
 
     def stop(self, segments: Sequence[CompiledSegment]) -> Sequence[TracedEvent]:
-        assert self._folder is not None, "it was started"
-        folder, self._folder = self._folder, None
-        try:
-            jax.profiler.stop_trace()
-            files = sorted(Path(folder).rglob("*.xplane.pb"))
-            events = [each for file in files for each in _events(file)]
-        finally:
-            shutil.rmtree(folder)
+        assert self._session is not None, "it was started"
+        session, self._session = self._session, None
+        with _alone():
+            told = session.stop()
+        events = list(_events(ProfileData.from_serialized_xspace(told)))
         origins = _Origins(segments)
         return [
             TracedEvent(
@@ -61,12 +57,52 @@ class JaxTracer:
         ]
 
 
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Raises `UnsupportedError` where somebody else looks."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise UnsupportedError(f"JAX's profiler is in use: {error}", hint="stop the other trace first") from error
+
+
+def _session_type() -> Callable[[Any], Any]:
+    """JAX's own, which its public functions use; these write a page for TensorBoard as well, which takes twice as long
+    as all else. Where it is not to be had they do."""
+    try:
+        from jax._src.lib import _profiler
+    except ImportError:
+        return _PublicSession
+    found = getattr(_profiler, "ProfilerSession", None)
+    return found if hasattr(found, "stop") else _PublicSession
+
+
+class _PublicSession:
+    """By `jax.profiler.start_trace` and `stop_trace`."""
+
+    def __init__(self, options: Any) -> None:
+        self._folder = tempfile.mkdtemp(prefix="tempo-profile-")
+        try:
+            jax.profiler.start_trace(self._folder, profiler_options=options)
+        except RuntimeError:
+            shutil.rmtree(self._folder)
+            raise
+
+    def stop(self) -> bytes:
+        try:
+            jax.profiler.stop_trace()
+            (file,) = Path(self._folder).rglob("*.xplane.pb")
+            return file.read_bytes()
+        finally:
+            shutil.rmtree(self._folder)
+
+
 _Raw = tuple[str, str, float, float, tuple[str, str] | None]
 
 
-def _events(file: Path) -> Iterator[_Raw]:
+def _events(data: ProfileData) -> Iterator[_Raw]:
     """Name, thread, start and length in nanoseconds; of an operator the module and the instruction."""
-    for plane in ProfileData.from_file(str(file)).planes:
+    for plane in data.planes:
         if plane.name.startswith("/host:metadata"):
             continue
         for number, line in enumerate(plane.lines):

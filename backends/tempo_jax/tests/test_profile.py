@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 from jax import monitoring
+from tempo_jax import tracer
 from tempo_jax.backend import JaxBackend
 from tempo_jax.scopes import Scopes
 
@@ -109,6 +110,18 @@ def test_executables_from_the_cache_are_of_the_program_that_runs(
     texts = {each.origin.location.text for each in profile.lines if each.origin and each.origin.location}
     assert "large[t + 1] = tp.tanh(large @ w @ w @ w @ w)" in texts
     assert not [text for text in texts if "cheap[" in text]
+
+
+def test_public_functions_do_where_there_is_no_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracer, "_session_type", lambda: tracer._PublicSession)
+    run = tp.compile(uneven(), "jax")
+    with run.profile(tmp_path / "trace.json") as profile:
+        run(**given())
+    assert profile.result is not None
+    assert profile.result.looked
+    assert any(each.origin is not None and each.origin.op == "dot" for each in profile.result.lines)
+    jax.profiler.start_trace(tmp_path / "own")
+    jax.profiler.stop_trace()
 
 
 def test_nothing_is_left_running(tmp_path: Path) -> None:
