@@ -137,6 +137,9 @@ class Backend(Protocol):
     fixed_integers: bool = False
     """Whether segments compute indices in integers of a fixed size, rather than in Python's."""
 
+    takes_signals: bool = True
+    """Whether threads of its library may be interrupted by a signal's handler, as a profile's timer does."""
+
     costs: Costs = EAGER
     """By which ways to run a program are compared: dims as axes or loops, and extents that vary."""
 

@@ -287,7 +287,8 @@ class Executable:
         engine = planning(self._engine, "has no generated code, so there is nothing to profile", 'use backend="numpy"')
         with AtUserLine():
             found = path_to_write(path, 'run.profile("trace.json")')
-        return Recording(found, self.program.name, partial(_tracer, engine), self._begin_profile, self._end_profile)
+        tracer, signals = partial(_tracer, engine), getattr(engine.backend, "takes_signals", True)
+        return Recording(found, self.program.name, tracer, signals, self._begin_profile, self._end_profile)
 
     def _begin_profile(self, recorder: Recorder) -> None:
         if self._recorder is not None:

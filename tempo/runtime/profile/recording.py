@@ -25,12 +25,15 @@ class Recording:
         path: Path,
         program: str,
         tracer: Callable[[], Tracer | None],
+        signals: bool,
         begin: Callable[[Recorder], None],
         end: Callable[[Profile | None], None],
     ) -> None:
-        """`begin` is given what records, and raises where something does; `end` is given the profile."""
+        """`signals`: whether threads may be interrupted; `begin` is given what records, and raises where something
+        does; `end` is given the profile."""
         self.path, self.result = path, None
         self._program, self._tracer, self._begin, self._end = program, tracer, begin, end
+        self._signals = signals
         self._recorder: Recorder | None = None
         self._sampler: Sampler | None = None
 
@@ -48,7 +51,7 @@ class Recording:
             raise ProgramError("a profile is recorded once", location=user_location(), hint="call run.profile again")
         recorder = Recorder(self._tracer())
         self._begin(recorder)
-        self._recorder, self._sampler = recorder, sampler(recorder.take)
+        self._recorder, self._sampler = recorder, sampler(recorder.take, self._signals)
         self._sampler.start()
         return self
 

@@ -3,7 +3,9 @@
 A timer's handler in Python runs between two instructions, right after a call into C has returned, so the line is that
 of the call which has just ended. Signals that come during a call are one: what has passed says a clock, not their
 number. Only the main thread can have one, and a process has one timer. Elsewhere another thread looks, which is less
-exact: it looks where the interpreter lets go of its lock, and that is where large operators are.
+exact: it looks where the interpreter lets go of its lock, and that is where large operators are. So it does where
+threads of a backend's must not be interrupted: the signal is the process's, and comes to any of its threads while one
+waits for the main thread.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ class Sampler(Protocol):
     def stop(self) -> None: ...
 
 
-def sampler(take: Take) -> Sampler:
-    """For the thread that calls this; the timer, unless somebody else has it."""
-    return TimerSampler(take) if _has_timer() else ThreadSampler(take, threading.get_ident())
+def sampler(take: Take, signals: bool = True) -> Sampler:
+    """For the thread that calls this; the timer, unless somebody else has it, or there may be no `signals`."""
+    return TimerSampler(take) if signals and _has_timer() else ThreadSampler(take, threading.get_ident())
 
 
 def _has_timer() -> bool:
