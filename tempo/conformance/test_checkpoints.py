@@ -14,6 +14,7 @@ import tempo as tp
 from tempo.conformance.target import Array, Target, assert_same, numbers
 from tempo.runtime.results.outputs import Outputs
 
+pytest.importorskip("safetensors", reason="checkpoints are files of safetensors: tempo-sdg[state]")
 pytestmark = [pytest.mark.planned, pytest.mark.one_configuration, pytest.mark.one_process]
 
 Given = dict[str, Any]

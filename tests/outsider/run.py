@@ -29,7 +29,7 @@ INSTALLED = (".", "schedulers/tempo_greedy", BACKEND, SCHEDULER)
 FRAMEWORKS = ("backends/tempo_jax", "backends/tempo_torch")
 OF_THE_CORE = ("pyproject.toml", "README.md", "LICENSE", "tempo")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "tests", "benchmarks")
-TOOLS = ("pytest", "hypothesis", "pytest-xdist")
+TOOLS = ("pytest", "hypothesis", "pytest-xdist", "safetensors")
 
 
 @dataclass(frozen=True)
