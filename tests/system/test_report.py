@@ -2,75 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tempo as tp
+from tests.system.browser import all_of, check_quiet, narrow, opened, texts
 
 ROOT = Path(__file__).resolve().parents[2]
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1440,1000",
-)
 MOST_SECONDS = 2.0
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A browser that downloads nothing: both of its programs are those that are installed."""
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (the extra `test` has it)")
-    if CHROMIUM is None or DRIVER is None:
-        pytest.skip("there is no Chromium with its chromedriver: apt-get install chromium chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
-    yield started
-    started.quit()
-
-
-def narrow(driver: Any, width: int) -> None:
-    shown = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", shown)
-
-
-def opened(driver: Any, path: Path) -> float:
-    """Open a page that must be right: the seconds until it is drawn."""
-    for kind in ("browser", "performance"):
-        driver.get_log(kind)  # what there was before
-    driver.get(path.as_uri())
-    assert driver.execute_script("return document.documentElement.dataset.ready") == "yes"
-    check_quiet(driver, path)
-    timing = 'return performance.getEntriesByType("navigation")[0].loadEventEnd'
-    return float(driver.execute_script(timing)) / 1e3
-
-
-def check_quiet(driver: Any, path: Path) -> None:
-    """It has said nothing on the console, and asked nobody for anything."""
-    assert driver.get_log("browser") == []
-    messages = [json.loads(each["message"])["message"] for each in driver.get_log("performance")]
-    asked = [each["params"]["request"]["url"] for each in messages if each["method"] == "Network.requestWillBeSent"]
-    assert [url for url in asked if not url.startswith("data:") and url != path.as_uri()] == []
 
 
 def network() -> tp.Program:
@@ -97,15 +40,6 @@ def shown(driver: Any, page: Path) -> Any:
     narrow(driver, 1440)
     opened(driver, page)
     return driver
-
-
-def all_of(driver: Any, selector: str) -> list[Any]:
-    return driver.find_elements("css selector", selector)
-
-
-def texts(driver: Any, selector: str) -> list[str]:
-    script = "return [...document.querySelectorAll(arguments[0])].map((each) => each.textContent)"
-    return list(driver.execute_script(script, selector))
 
 
 def find(driver: Any, words: str) -> str:
@@ -249,115 +183,3 @@ def test_the_command_writes_a_page(driver: Any, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "mean.html\n"), done.stderr
     opened(driver, tmp_path / "mean.html")
     assert texts(driver, "h1") == ["mean"]
-
-
-# -- the examples ------------------------------------------------------------------------------------------------------
-
-COLLECT = """
-import runpy, sys
-from pathlib import Path
-import tempo as tp
-
-script, folder, *arguments = sys.argv[1:]
-made, compiled = [], tp.compile
-
-def noting(*given, **named):
-    made.append(compiled(*given, **named))
-    return made[-1]
-
-tp.compile = noting
-sys.argv = [script, *arguments]
-sys.path.insert(0, str(Path(script).parent))
-try:
-    runpy.run_path(script, run_name="__main__")
-except SystemExit as ended:
-    if ended.code:
-        raise
-for number, run in enumerate(made):
-    if run.last_sizes is not None:
-        print("page:", run.report(Path(folder) / f"{number}.html"))
-"""
-"""Runs an example, and writes the page of each program that it compiled."""
-
-SMALL = ("--rows", 6, "--width", 8)
-TEXTS = ("--layers", 2, "--hidden", 16, "--vocabulary", 300, "--positions", 16, "--rows", 4)
-BRIEF = {
-    "cartpole_rollout": ("--batch", 3, "--steps", 20),
-    "decode": ("--model", "{tiny}", "--tokens", 4),
-    "dqn": ("--steps", 200),
-    "edit_distance": ("--batch", 2, "--length", 8),
-    "kalman": ("--objects", 2, "--steps", 10),
-    "linear_recurrence": ("--batch", 2, "--steps", 16),
-    "lstm": ("--iterations", 3),
-    "online_regression": ("--samples", 100),
-    "pipeline": ("--layers", 2, "--microbatches", 3, "--batch", 2, "--length", 3, "--width", 4, "--iterations", 4),
-    "ppo": ("--iterations", 2),
-    "reinforce": ("--iterations", 3, "--returns", "mc", "td"),
-    "rnn": ("--iterations", 3),
-    "train_llm": (*TEXTS, "--text", "this", "--prompt", "The", "--out", "{model}", "--steps", 2),
-    "lora": ("--model", "{model}", "--text", "bisect", "--steps", 2, "--rows", 4),  # behind the one that makes it
-    "value_iteration": ("--size", 6, "--sweeps", 20),
-    "wave": ("--steps", 10, "--size", 8),
-    "dynamic/berxit": ("--rows", 4, "--heads", 2, "--sequence", 9, "--layers", 4),
-    "dynamic/birnn": (*SMALL, "--steps", 2, "--longest", 7),
-    "dynamic/drnn": (*SMALL, "--nodes", 9),
-    "dynamic/mvrnn": ("--sentences", 2, "--batches", 1, "--width", 8),
-    "dynamic/nestedrnn": (*SMALL, "--steps", 2, "--sentences", 3, "--words", 3),
-    "dynamic/stackrnn": (*SMALL, "--steps", 2, "--operators", 3),
-    "dynamic/treelstm": ("--steps", 2, "--width", 8),
-}
-NEEDS = {"decode": "transformers", "train_llm": "tokenizers", "lora": "transformers", "cartpole_rollout": "gymnasium"}
-
-
-def example(name: str, *arguments: object) -> str:
-    """Run it; `--page FOLDER` first: with the pages of what it compiles."""
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / f"{name}.py"), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folders of models, made when they are asked for."""
-    folder = tmp_path_factory.mktemp("models")
-    return {"tiny": folder / "tiny", "model": folder / "model"}
-
-
-def test_every_example_has_a_page() -> None:
-    folder = ROOT / "examples"
-    paths = [path.relative_to(folder) for each in ("*.py", "dynamic/*.py") for path in folder.glob(each)]
-    others = {"demo", "make_tiny_llama", "on_mesh"}
-    assert {path.with_suffix("").as_posix() for path in paths} - others == set(BRIEF)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BRIEF)
-def test_the_page_of_an_example_opens(name: str, driver: Any, models: dict[str, Path], tmp_path: Path) -> None:
-    pytest.importorskip(NEEDS.get(name, "numpy"))
-    if name.startswith("dynamic/"):
-        pytest.importorskip("torch")
-    if name == "decode":
-        example("make_tiny_llama", models["tiny"], "--layers", 2, "--hidden", 32, "--vocabulary", 300, "--steps", 2)
-    if name == "lora" and not models["model"].exists():
-        example("train_llm", *TEXTS, "--text", "this", "--prompt", "The", "--out", models["model"], "--steps", 2)
-    arguments = [str(each).format(**models) for each in BRIEF[name]]
-    collect = tmp_path / "collect.py"
-    collect.write_text(COLLECT)
-    script = ROOT / "examples" / f"{name}.py"
-    command = [sys.executable, str(collect), str(script), str(tmp_path), *arguments]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    pages = [Path(line.removeprefix("page: ")) for line in done.stdout.splitlines() if line.startswith("page: ")]
-    assert pages
-    narrow(driver, 1440)
-    for page in pages:
-        opened(driver, page)
-        assert texts(driver, ".track[data-track]")
-        assert texts(driver, ".group")

@@ -1,4 +1,4 @@
-"""Every example is profiled, and its trace opens."""
+"""Every example is profiled, and looked into: its traces and its pages open."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.browser import narrow, opened, texts
 from tests.unit.runtime.traces import checked
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,10 +18,11 @@ import contextlib, itertools, pathlib, runpy, sys
 import tempo as tp
 
 folder, script, *arguments = sys.argv[1:]
-numbers, plain, profiles, code = itertools.count(), tp.compile, [], 0
+numbers, plain, profiles, runs, code = itertools.count(), tp.compile, [], [], 0
 with contextlib.ExitStack() as stack:
     def compiled(*given, **named):
         run = plain(*given, **named)
+        runs.append(run)
         profiles.append(stack.enter_context(run.profile(f"{folder}/{next(numbers)}.json")))
         return run
 
@@ -33,9 +35,12 @@ with contextlib.ExitStack() as stack:
         code = error.code
 for profile in profiles:
     print(profile)
+for number, run in enumerate(runs):
+    if run.last_sizes is not None:
+        run.report(f"{folder}/{number}.html")
 sys.exit(code)
 """
-"""Runs a script; everything that it compiles is profiled to the end."""
+"""Runs a script; everything that it compiles is profiled to the end, and has a page then."""
 SMALL = ("--rows", 6, "--width", 8)
 EXAMPLES: dict[str, tuple[str, tuple[object, ...]]] = {
     "cartpole_rollout": ("numpy", ("--batch", 3, "--episodes", 2, "--steps", 40)),
@@ -57,7 +62,7 @@ EXAMPLES: dict[str, tuple[str, tuple[object, ...]]] = {
                             "--text", "this", "contextlib", "--prompt", "The", "--out", "OUT", "--steps", 5)),
     "lora": ("numpy", ("--model", "MODEL", "--text", "bisect", "--steps", 5, "--rows", 4)),
     "dynamic/treelstm": ("numpy", ("--steps", 20, "--width", 16)),
-    "dynamic/mvrnn": ("numpy", ()),
+    "dynamic/mvrnn": ("numpy", ("--sentences", 2, "--batches", 1, "--width", 8)),
     "dynamic/birnn": ("torch", (*SMALL, "--steps", 5, "--longest", 7)),
     "dynamic/nestedrnn": ("numpy", (*SMALL, "--steps", 5, "--sentences", 3, "--words", 3)),
     "dynamic/stackrnn": ("jax", (*SMALL, "--steps", 5, "--operators", 3)),
@@ -95,7 +100,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_example_is_profiled() -> None:
+def test_every_example_is_looked_into() -> None:
     folder = ROOT / "examples"
     paths = (each.relative_to(folder) for pattern in ("*.py", "dynamic/*.py") for each in folder.glob(pattern))
     scripts = {path.with_suffix("").as_posix() for path in paths}
@@ -104,7 +109,7 @@ def test_every_example_is_profiled() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_trace_of_an_example_opens(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_traces_and_pages_of_an_example_open(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     backend, arguments = EXAMPLES[name]
     for module in (*NEEDS.get(name, ()), *([] if backend == "numpy" else [f"tempo_{backend}"])):
         pytest.importorskip(module)
@@ -115,3 +120,11 @@ def test_the_trace_of_an_example_opens(name: str, tmp_path: Path, request: pytes
     assert found
     assert any(each["pid"] == 1 for events in found for each in events)
     assert "seconds  share" in said
+    pages = list(tmp_path.glob("*.html"))
+    assert pages
+    browser = request.getfixturevalue("driver")  # it is skipped from here on where there is none
+    narrow(browser, 1440)
+    for page in pages:
+        opened(browser, page)
+        assert texts(browser, ".track[data-track]")
+        assert texts(browser, ".group")
