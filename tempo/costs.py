@@ -156,7 +156,7 @@ def work(graph: Graph, group: Iterable[int], held: int, points: int, hosted: boo
         operations += arithmetic
         if not OPERATORS[node.op].views:
             launches += 1
-            moved += sum(_bytes(type) for type in (*operands, result))
+            moved += sum(type_bytes(type) for type in (*operands, result))
     return GroupWork(points, operations, moved, held, launches, hosted)
 
 
@@ -202,18 +202,19 @@ def work_at_points(graph: Graph, group: Iterable[int], dim: Symbol, sizes: Likel
         if OPERATORS[node.op].views:
             continue
         launches += 1
-        moved += 2 * _bytes(result) if OPERATORS[node.op].kind == "indexing" else _bytes(result)
+        moved += 2 * type_bytes(result) if OPERATORS[node.op].kind == "indexing" else type_bytes(result)
         for edge, type in zip(node.operands, operands, strict=True):
             if OPERATORS[node.op].kind == "indexing":
                 continue
             if dim in edge.dims():
-                moved += _bytes(type)
+                moved += type_bytes(type)
             else:
-                shared, held = shared + _bytes(type), max(held, _bytes(type))
+                shared, held = shared + type_bytes(type), max(held, type_bytes(type))
     return PointWork(operations, moved, shared, held, launches)
 
 
-def _bytes(type: StaticType) -> int:
+def type_bytes(type: StaticType) -> int:
+    """Of a value of this type."""
     return type.elements * dtypes.itemsize(type.dtype)
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from tempo import dtypes
-from tempo.costs import Cost, Costs
-from tempo.loop_ir.ir import Block, Branch, CallHost, Compute, Evict, Fetch, Loop, LoopProgram, nested
-from tempo.sdg.call import StaticType, static_type
+from tempo.costs import Cost, Costs, type_bytes
+from tempo.loop_ir.ir import Block, Branch, CallHost, CallSegment, Compute, Evict, Fetch, Loop, LoopProgram, nested
+from tempo.sdg.call import static_type
 from tempo.sdg.operators import OPERATORS, call_for
 from tempo.symbolic import Condition, Expr, Symbol
 
@@ -56,11 +54,11 @@ class _Total:
                     share = self._share(each.condition)
                     self.block(each.then, times * share, program)
                     self.block(each.otherwise, times * (1 - share), program)
+                case CallSegment(segment):
+                    self.block(program.segments[segment].body, times, program)
                 case _:
                     for inner in nested(each):
                         self.block(inner, times, program)
-        for segment in program.called(tuple(each for each in block if not nested(each))):
-            self.block(segment.body, times, program)
 
     def _compute(self, compute: Compute, times: float) -> None:
         operands = tuple(static_type(type, self._extent) for type in compute.operand_types)
@@ -69,7 +67,7 @@ class _Total:
         self.operations += times * OPERATORS[compute.op].cost(call)
         if not OPERATORS[compute.op].views:
             self.launches += times
-            self.bytes += times * sum(map(_bytes, (*operands, result)))
+            self.bytes += times * sum(map(type_bytes, (*operands, result)))
 
     def _share(self, condition: Condition) -> float:
         """Of how many iterations it holds in."""
@@ -90,7 +88,3 @@ class _Total:
 
     def _extent(self, expr: Expr) -> int:
         return max(0, self._at(expr))
-
-
-def _bytes(type: StaticType) -> int:
-    return math.prod(type.shape) * dtypes.itemsize(type.dtype)

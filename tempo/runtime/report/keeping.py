@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tempo import dtypes
 from tempo.compiler.plan import Plan
 from tempo.errors import Location
+from tempo.loop_ir.analysis.liveness import buffer_bytes
 from tempo.loop_ir.ir import (
     Assign,
     Block,
@@ -113,7 +112,7 @@ def buffer_uses(
                 buffer.name,
                 buffer.dtype,
                 buffer.whole_extents(sizes),
-                math.prod(buffer.local_extents(sizes)) * dtypes.itemsize(buffer.dtype),
+                buffer_bytes(program, id, sizes),
                 buffer.storage,
                 buffer.role,
                 sources.place(buffer.location),
