@@ -70,6 +70,11 @@ class Buffer:
         return f"b{self.id}"
 
     @property
+    def cut_along(self) -> str:
+        """For each axis the axis of the mesh that it lies along, for a reader."""
+        return ", ".join("-" if cut is None else cut.over for cut in self.placement)
+
+    @property
     def is_given(self) -> bool:
         """Whether it is there before the program runs."""
         return self.role in ("input", "constant")

@@ -249,8 +249,7 @@ def _placement(found: Explained) -> Section:
     if request is None or found.compiled is None:
         return
     buffers = [each for each in found.compiled.program.buffers.values() if any(each.placement)]
-    axes = [", ".join("-" if cut is None else cut.over for cut in each.placement) for each in buffers]
-    cut = [f"{each.label:<5} {each.name:<24} {each.role:<9} ({lies})" for each, lies in zip(buffers, axes)]
+    cut = [f"{each.label:<5} {each.name:<24} {each.role:<9} ({each.cut_along})" for each in buffers]
     exchanged = [str(each) for each in collectives(found.compiled.passes)]
     lines = [f"mesh {request.mesh}", *cut, *(exchanged or ["the devices exchange nothing"])]
     yield f"placement{found.at}", "\n".join(lines)

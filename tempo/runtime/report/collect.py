@@ -82,11 +82,7 @@ def _totals(memory: Memory) -> Totals:
 
 
 def _placed(request: PlacementRequest, compiled: Compiled, sources: Sources) -> Placed:
-    cut = [
-        f"{buffer.name} ({', '.join('-' if each is None else each.over for each in buffer.placement)})"
-        for buffer in compiled.program.buffers.values()
-        if any(buffer.placement)
-    ]
+    cut = [f"{each.name} ({each.cut_along})" for each in compiled.program.buffers.values() if any(each.placement)]
     exchanges = (
         Exchange(str(each).partition("  ")[0], sources.place(each.location)) for each in collectives(compiled.passes)
     )

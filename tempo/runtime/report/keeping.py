@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from tempo.compiler.plan import Plan
 from tempo.errors import Location
 from tempo.loop_ir.analysis.liveness import buffer_bytes
+from tempo.loop_ir.codegen.source_map import origin_of
 from tempo.loop_ir.ir import (
     Assign,
     Block,
@@ -85,15 +86,11 @@ class _Follower:
 
     def _told(self, statement: Compute | Write | CallHost) -> tuple[str, Location | None]:
         """A reader as the user knows it."""
-        match statement:
-            case Compute():
-                return statement.name or statement.op, statement.location
-            case Write():
-                buffer = self._program.buffers[statement.buffer]
-                return buffer.name, buffer.location
-            case CallHost():
-                node = self._program.hosts[statement.call]
-                return node.name or node.op, node.location
+        if isinstance(statement, Compute):
+            return statement.name or statement.op, statement.location
+        origin = origin_of(statement, self._program)
+        assert origin is not None, "writes and calls are of a tensor"
+        return origin.name, origin.location
 
 
 def buffer_uses(
