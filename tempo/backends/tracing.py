@@ -5,7 +5,7 @@ The core runs a program in short stretches of its loops, has the tracer on for a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -44,5 +44,6 @@ class Tracer(Protocol):
     def start(self) -> None:
         """Raises `UnsupportedError` where the profiler is in use."""
 
-    def stop(self, segments: Sequence[CompiledSegment]) -> Sequence[TracedEvent]:
-        """What was done since; `segments` are those of the programs that ran."""
+    def stop(self, segments: Sequence[CompiledSegment]) -> Iterator[TracedEvent]:
+        """What was done since; `segments` are those of the programs that ran. The run goes on at once: what was seen is
+        read when the iterator is, which may take longer than all that it tells of."""

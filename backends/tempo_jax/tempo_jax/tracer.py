@@ -42,19 +42,11 @@ class JaxTracer:
         with _alone():
             self._session = _session_type()(options)
 
-    def stop(self, segments: Sequence[CompiledSegment]) -> Sequence[TracedEvent]:
+    def stop(self, segments: Sequence[CompiledSegment]) -> Iterator[TracedEvent]:
         assert self._session is not None, "it was started"
         session, self._session = self._session, None
         with _alone():
-            told = session.stop()
-        events = list(_events(ProfileData.from_serialized_xspace(told)))
-        origins = _Origins(segments)
-        return [
-            TracedEvent(
-                name, thread, start * _PACE, seconds * _PACE, operator is not None, operator and origins(*operator)
-            )
-            for name, thread, start, seconds, operator in events
-        ]
+            return _told(session.stop(), segments)
 
 
 @contextmanager
@@ -95,6 +87,13 @@ class _PublicSession:
             return file.read_bytes()
         finally:
             shutil.rmtree(self._folder)
+
+
+def _told(space: bytes, segments: Sequence[CompiledSegment]) -> Iterator[TracedEvent]:
+    origins = _Origins(segments)
+    for name, thread, start, seconds, operator in _events(ProfileData.from_serialized_xspace(space)):
+        origin = operator and origins(*operator)
+        yield TracedEvent(name, thread, start * _PACE, seconds * _PACE, operator is not None, origin)
 
 
 _Raw = tuple[str, str, float, float, tuple[str, str] | None]

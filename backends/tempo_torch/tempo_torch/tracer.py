@@ -51,15 +51,14 @@ class TorchTracer:
         self._profile.start()
         self._began = time.time_ns()
 
-    def stop(self, segments: Sequence[CompiledSegment]) -> Sequence[TracedEvent]:
+    def stop(self, segments: Sequence[CompiledSegment]) -> Iterator[TracedEvent]:
         assert self._profile is not None, "it was started"
         made, self._profile = self._profile, None
         made.stop()
         with tempfile.TemporaryDirectory(prefix="tempo-profile-") as folder:
             path = Path(folder, "trace.json")
             made.export_chrome_trace(str(path))
-            told = json.loads(path.read_text())
-        return list(_events(told, self._began))
+            return _events(path.read_text(), self._began)
 
 
 @contextmanager
@@ -76,8 +75,9 @@ def _quiet() -> Iterator[None]:
         del os.environ[_LEVEL]
 
 
-def _events(told: dict[str, Any], began: int) -> Iterator[TracedEvent]:
+def _events(text: str, began: int) -> Iterator[TracedEvent]:
     """Times are in microseconds from a base, which is in nanoseconds of the epoch."""
+    told = json.loads(text)
     base, rows = told.get("baseTimeNanoseconds", 0), dict[tuple[Any, Any], str]()
     for event in told["traceEvents"]:
         if event["ph"] == "M" and event["name"] in ("thread_name", "process_labels"):

@@ -4,13 +4,14 @@ XLA's takes half a microsecond for each operator while it looks, and ten when it
 microsecond a look that covers all of a run would make it fifty times as long. So a look covers as little as can be, one
 call or some milliseconds of a loop, and what it costs is measured: the seconds that the profiler starts and stops, and
 what the stretches that it sees, and runs in chunks, take beyond what they took before. The first look is made where the
-time goes, as soon as that is known; another one when all of them will still have cost a small share of the run.
+time goes, as soon as that is known; another one when all of them will still have cost a small share of the run. What a
+look has seen is read when the profile ends, which is no run's time.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,11 +29,10 @@ _GUESS = 0.05
 
 @dataclass(frozen=True)
 class Seen:
-    """What a look has seen: events, by the clock of the core, and the segments that ran."""
+    """What a look has seen, from a time on of the core's clock: events, which are read once."""
 
-    events: Sequence[TracedEvent]
+    events: Iterator[TracedEvent]
     began: float
-    ended: float
 
 
 @dataclass
@@ -60,7 +60,11 @@ class Looks:
 
     def affords(self, is_new: bool) -> bool:
         """Whether there is time for one more, at what was looked at before or at something `is_new`."""
-        return self._first or self.spent + self._last <= (FIRST_SHARE if is_new else SHARE) * self.seconds
+        return self._first or self.wait_for_next(is_new) <= 0
+
+    def wait_for_next(self, is_new: bool) -> float:
+        """Seconds that are still to run before it affords one more."""
+        return (self.spent + self._last) / (FIRST_SHARE if is_new else SHARE) - self.seconds
 
     def begin(self) -> None:
         start = time.perf_counter()
@@ -87,7 +91,7 @@ class Looks:
         events = self.tracer.stop(segments)
         self._last = self._extra + time.perf_counter() - ended
         self.spent += self._last
-        return Seen(events, began, ended)
+        return Seen(events, began)
 
     def wait(self, arrays: Sequence[Any]) -> None:
         self.tracer.wait(arrays)

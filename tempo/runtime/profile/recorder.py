@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
@@ -32,6 +33,7 @@ MOST_EVENTS = 300_000
 """That are kept for the trace, of each kind; the table is of all."""
 _CHUNK = 0.05  # seconds of a loop between which there may be a look
 _GROWS = 100  # times the steps of the stretch before
+_MOST_UNREAD = 8  # looks, of which the profiler's own records are kept
 _MUCH = 0.1  # of the time: what an item takes at least to be worth a look
 
 
@@ -77,7 +79,8 @@ class Recorder:
         self._since = self._last = self._carried = 0.0
         self._sample: Span | None = None
         self._in_call = self._in_stretch = False
-        self._seen: list[tuple[float, float, ItemTimes]] = []
+        self._ran: list[tuple[float, ItemTimes]] = []  # the stretches of the look that is open, by when they began
+        self._unread = deque[tuple[Seen, Sequence[tuple[float, ItemTimes]]]]()
         self._may_look = True
         self._whole_call = 0.0  # seconds of the last one
         self.began = clock()
@@ -90,6 +93,12 @@ class Recorder:
     def _is_elsewhere(self) -> bool:
         """Whether what runs is not to be recorded: in another thread, or when the block has ended."""
         return self.is_over or threading.get_ident() != self.thread
+
+    def end(self) -> None:
+        """Nothing is recorded any more, and what looks have seen is read."""
+        self.is_over = True
+        while self._unread:
+            self._read(*self._unread.popleft())
 
     # -- calls and stretches -----------------------------------------------------------------------------------------
 
@@ -169,8 +178,12 @@ class Recorder:
         times = self._of(run.compiled, run.item)
         if times.rate is None:
             return 1
-        due = self.looks is not None and (self.looks.is_open or self._is_due(times))
-        return max(1, min(int((LEAST if due else _CHUNK) / max(times.rate, 1e-9)), _GROWS * times.steps))
+        seconds, looks = _CHUNK, self.looks
+        if looks is not None and (looks.is_open or self._is_due(times)):
+            seconds = LEAST
+        elif looks is not None:
+            seconds = max(seconds, looks.wait_for_next(is_new=not times.looked))
+        return max(1, min(int(seconds / max(times.rate, 1e-9)), _GROWS * times.steps))
 
     def _is_due(self, times: ItemTimes) -> bool:
         """Whether a look may begin at an item. In a first call the first loop that goes on is where the time goes, or
@@ -206,7 +219,7 @@ class Recorder:
         is_first = known is None and times.code.items[times.number].loop is not None
         tells = 0.0 if is_first else times.rate * steps  # of a loop, the beginning alone tells little
         looks.add(tells, 0.0 if known is None else max(0.0, seconds - times.rate * steps), times.code.segments)
-        self._seen.append((began, ended, times))
+        self._ran.append((began, times))
         if looks.is_enough or not self._in_call:
             self._end_look()
 
@@ -266,19 +279,23 @@ class Recorder:
     def _end_look(self) -> None:
         if self.looks is None or not self.looks.is_open:
             return
-        stretches, self._seen = self._seen, []
-        seen = self.looks.end()
-        self._understand(seen, stretches)
-        room = max(0, MOST_EVENTS - len(self.traced))
-        self.traced += [(seen.began, event) for event in seen.events[:room]]
+        stretches, self._ran = self._ran, []
+        self._unread.append((self.looks.end(), stretches))
+        if len(self._unread) > _MOST_UNREAD:
+            began = self._clock()
+            self._read(*self._unread.popleft())
+            self.looks.spent += self._clock() - began
 
-    def _understand(self, seen: Seen, stretches: Sequence[tuple[float, float, ItemTimes]]) -> None:
-        """Of which item each operator is: of the one that ran when it began."""
-        starts = [start for start, _, _ in stretches]
-        for event, seconds in own_seconds([each for each in seen.events if each.is_operator]):
+    def _read(self, seen: Seen, stretches: Sequence[tuple[float, ItemTimes]]) -> None:
+        """An operator is of the item that ran when it began."""
+        events = list(seen.events)
+        room = max(0, MOST_EVENTS - len(self.traced))
+        self.traced += [(seen.began, event) for event in events[:room]]
+        starts = [start for start, _ in stretches]
+        for event, seconds in own_seconds([each for each in events if each.is_operator]):
             at = bisect_right(starts, seen.began + event.start) - 1
             if stretches:
-                own, key = stretches[max(0, at)][2].own, event.origin or event.name
+                own, key = stretches[max(0, at)][1].own, event.origin or event.name
                 own[key] = own.get(key, 0.0) + seconds
 
 

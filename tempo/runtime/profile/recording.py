@@ -61,8 +61,8 @@ class Recording:
         assert self._recorder is not None
         assert self._sampler is not None
         self._sampler.stop()
-        self._recorder.is_over = True
         try:
+            self._recorder.end()
             origins = Origins()
             self.result = profile_of(self._recorder, self.path, origins)
             write_trace(self.path, self._recorder, self._program, origins)
