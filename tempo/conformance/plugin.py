@@ -26,7 +26,6 @@ import tempo as tp
 from tempo.conformance.known_failures import KnownFailure, declared_by, unmatched
 from tempo.conformance.target import Configuration, Target
 from tempo.errors import TempoError
-from tempo.plugins.descriptors import EMBEDDED_BACKENDS
 from tempo.plugins.manager import default_manager
 
 SUITE = Path(__file__).parent
@@ -112,7 +111,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--tempo-passes",
         choices=PASSES,
-        help="each: all, none, each alone (the core's backends); few: all, none; all; none",
+        default="few",
+        help="each: all, none, each alone; few: all, none (the default); all; none",
     )
     group.addoption(
         "--tempo-mesh",
@@ -173,13 +173,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "few_configurations: runs with all passes and with none, nowhere with each alone"
     )
-    backend = config.getoption("--tempo-backend") or os.environ.get("TEMPO_BACKEND") or "numpy"
     chosen = Chosen(
-        backend,
+        config.getoption("--tempo-backend") or os.environ.get("TEMPO_BACKEND") or "numpy",
         config.getoption("--tempo-scheduler") or os.environ.get("TEMPO_SCHEDULER") or "greedy",
         config.getoption("--tempo-device"),
-        config.getoption("--tempo-passes")
-        or ("each" if backend in {each.name for each in EMBEDDED_BACKENDS} else "few"),
+        config.getoption("--tempo-passes"),
         not config.getoption("--tempo-without-device"),
         config.getoption("--tempo-mesh"),
     )
