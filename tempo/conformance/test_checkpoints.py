@@ -263,7 +263,7 @@ def test_points_in_a_host_pool_are_there_again(target: Target, tmp_path: Path) -
         h[i, t + 1] = tp.tanh(w @ h + x[t + 1])
         tp.optim.SGD(0.1).minimize((h[i, -1] ** 2).sum(), {"w": w})
         tp.output("h", h[i, -1])
-    run, x_data = target.compile(program, offload="host"), numbers((300, 8))
+    run, x_data = target.compile(program, offload="host"), numbers((40, 8))
     checkpoints = tp.Checkpoints(tmp_path, along="i", every=1, keep=None)
     whole = results(target, run(x=x_data, sizes={"i": 3}, checkpoint=checkpoints))
     assert run.memory.pool_bytes > 0
