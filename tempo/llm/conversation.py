@@ -15,7 +15,7 @@ import numpy as np
 
 import tempo as tp
 from tempo.llm.chat import Message
-from tempo.llm.generation import Request, answerer, bucket, left_padded, widener
+from tempo.llm.generation import LEAST_NEW, Request, answerer, bucket, left_padded, widener
 from tempo.llm.text import Detokenizer
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Conversation:
         run = self.model._compiled(
             ("answer", self.request.sampling.steps, ends),
             lambda: answerer(self.model.family, self.model.dtype, self.request.sampling, ends, self.model.quantize),
-            {"n": count, "p": read, "new": bucket(new)},
+            {"n": count, "p": read, "new": bucket(new, LEAST_NEW)},
             caches=("kept_key", "kept_value"),
         )
         key, value = self._remembered(count)

@@ -135,6 +135,10 @@ def _strings(value: Any) -> tuple[str, ...]:
     return listed
 
 
+LEAST_NEW = 32
+"""How many new tokens a program is compiled for at least: one token and a sentence are to run the same executable."""
+
+
 def bucket(size: int, least: int = 16) -> int:
     """The power of two that a size is rounded up to, and so compiled for."""
     return max(least, 1 << (size - 1).bit_length())

@@ -23,7 +23,7 @@ from tempo.llm.chat import ChatTemplate, Message
 from tempo.llm.checkpoint import FLOATS, Checkpoint
 from tempo.llm.conversation import Conversation
 from tempo.llm.families import Family, read_family, stored
-from tempo.llm.generation import Request, Settings, bucket, generator, left_padded, right_padded, scorer
+from tempo.llm.generation import LEAST_NEW, Request, Settings, bucket, generator, left_padded, right_padded, scorer
 from tempo.llm.parallel import Parallel
 from tempo.llm.saving import on_host
 from tempo.llm.text import Detokenizer, Tokenizer
@@ -226,7 +226,7 @@ class Model:
                 if beams is None
                 else searcher(self.family, self.dtype, sampling, beams, ends, self.quantize)
             ),
-            {"b": len(rows), "p": length, "new": bucket(new)},
+            {"b": len(rows), "p": length, "new": bucket(new, LEAST_NEW)},
         )
         arguments = {
             "prompt": np.array(left_padded(rows, length), np.int32),
