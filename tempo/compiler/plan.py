@@ -26,7 +26,7 @@ from tempo.lowering.storage.assignment import Storage, decide_storage
 from tempo.lowering.storage.kept_between import kept_between
 from tempo.passes.instrument import unchecked_past_stops
 from tempo.passes.manager import Forced, Pass, PassContext, PassManager, PassRecord, configured
-from tempo.passes.pipelining.stages import Stages
+from tempo.passes.pipelining.stages import PipelineStages
 from tempo.schedule.problem import SchedulingProblem
 from tempo.schedule.tree import Scheduled, ScheduleTree, render
 from tempo.sdg.graph import Graph
@@ -109,7 +109,7 @@ class PlanOptions:
     recompute: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     fold_blocks: int | None = None
     offload: Offload = None
-    stages: Stages | None = None
+    stages: PipelineStages | None = None
     cut: tuple[str, ...] = ()
 
 

@@ -11,7 +11,7 @@ from tempo.analysis.demand.demand import Demand, demand
 from tempo.analysis.dependence.acyclic import bodies
 from tempo.analysis.reports import tensor_name
 from tempo.errors import InputError, SizeError, UnsupportedError, nearest
-from tempo.passes.pipelining.stages import Stages
+from tempo.passes.pipelining.stages import PipelineStages
 from tempo.placement.mesh import Mesh, Placement
 from tempo.sdg.graph import Graph, Node, Port
 from tempo.symbolic import Dim, Symbol
@@ -40,7 +40,7 @@ class PlacementRequest:
     mesh: Mesh
     shard: Mapping[Symbol, str]
     place: Place
-    stages: Stages | None = None
+    stages: PipelineStages | None = None
 
     @staticmethod
     def of(graph: Graph, mesh: Any, shard: Any, place: Any, pipeline: Any = None) -> PlacementRequest | None:
@@ -216,7 +216,7 @@ def _dims(graph: Graph, mesh: Mesh, shard: Any) -> dict[Symbol, str]:
     return {dims[name]: over for name, over in _entries("shard", shard)}
 
 
-def _stages(graph: Graph, mesh: Mesh, shard: Mapping[Symbol, str], given: Any) -> Stages:
+def _stages(graph: Graph, mesh: Mesh, shard: Mapping[Symbol, str], given: Any) -> PipelineStages:
     if not isinstance(given, Pipeline):
         hint = 'write pipeline=tp.Pipeline("l", over="stage", microbatches="m")'
         raise InputError(f"pipeline= is a {type(given).__name__}", hint=hint)
@@ -231,7 +231,7 @@ def _stages(graph: Graph, mesh: Mesh, shard: Mapping[Symbol, str], given: Any) -
         found.append(dims[name])
     _check_axis(mesh, "over= of pipeline=", given.over)
     dim, microbatches = found
-    return Stages.of(graph, dim, microbatches, mesh.axes[given.over])
+    return PipelineStages.of(graph, dim, microbatches, mesh.axes[given.over])
 
 
 def _places(mesh: Mesh, place: Any) -> Place:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from tempo.passes.manager import PassContext
-from tempo.passes.pipelining.stages import Members, Stages
+from tempo.passes.pipelining.stages import Members, PipelineStages
 from tempo.sdg.graph import Edge, Graph, Point, Slice, identity_map
 from tempo.sdg.rewriter import Rewriter
 from tempo.symbolic import Dim, Expr, Symbol, const, var
@@ -34,7 +34,7 @@ class Coordinates:
     """`layers`, `microbatches`: how many there are, the first a multiple of the stages."""
 
     graph: Graph
-    stages: Stages
+    stages: PipelineStages
     members: Members
     layers: int
     microbatches: int

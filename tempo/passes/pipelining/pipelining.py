@@ -11,7 +11,7 @@ from tempo.passes.pipelining.coordinates import Coordinates
 from tempo.passes.pipelining.outside import Outside
 from tempo.passes.pipelining.retiming import Retiming
 from tempo.passes.pipelining.skewing import Skewing
-from tempo.passes.pipelining.stages import Stages, members
+from tempo.passes.pipelining.stages import PipelineStages, members
 from tempo.sdg.graph import Graph
 from tempo.sdg.rewriter import with_sizes
 from tempo.symbolic import Symbol, const, var
@@ -21,7 +21,7 @@ from tempo.symbolic import Symbol, const, var
 class Pipelining:
     """`stages`: those of the pipeline, where there is one. It is planned for each number of layers and microbatches."""
 
-    stages: Stages | None = None
+    stages: PipelineStages | None = None
     name: ClassVar[str] = "pipelining"
     needed: ClassVar[str] = "a pipeline"
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from tempo.passes.pipelining.coordinates import behind, distance
-from tempo.passes.pipelining.stages import Members, Recurrence, Stages
+from tempo.passes.pipelining.stages import Members, PipelineStages, Recurrence
 from tempo.sdg.builder import attribute_exprs
 from tempo.sdg.graph import Edge, Graph, Node, Point, index_symbols
 from tempo.sdg.rewriter import Rewriter, Tensors
@@ -35,7 +35,7 @@ class _Retimed:
 @dataclass
 class Retiming:
     graph: Graph
-    stages: Stages
+    stages: PipelineStages
     members: Members
     found: dict[int, _Retimed] = field(default_factory=dict)
 

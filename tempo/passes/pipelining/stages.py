@@ -17,7 +17,7 @@ from tempo.symbolic import Symbol, var
 
 
 @dataclass(frozen=True)
-class Stages:
+class PipelineStages:
     """The points of `dim`, the layers, in `count` equal runs, one to a stage; the points of `microbatches` go through
     them one after the other. `wave`, `stage` and `layer` are the dims of the program of stages: a stage makes its
     layers of one microbatch in each wave."""
@@ -30,11 +30,11 @@ class Stages:
     layer: Symbol
 
     @staticmethod
-    def of(graph: Graph, dim: Symbol, microbatches: Symbol, count: int) -> Stages:
+    def of(graph: Graph, dim: Symbol, microbatches: Symbol, count: int) -> PipelineStages:
         taken = {each.symbol.name for each in graph.dims}
         names = (f"{microbatches.name}_wave", f"{dim.name}_stage", f"{dim.name}_layer")
         wave, stage, layer = (fresh_dim(name, taken) for name in names)
-        return Stages(dim, microbatches, count, wave, stage, layer)
+        return PipelineStages(dim, microbatches, count, wave, stage, layer)
 
     @property
     def dims(self) -> tuple[Symbol, Symbol]:
@@ -63,7 +63,7 @@ Members = Mapping[int, Recurrence]
 """By node that goes through the stages, with which recurrence."""
 
 
-def members(graph: Graph, stages: Stages, context: PassContext) -> Members:
+def members(graph: Graph, stages: PipelineStages, context: PassContext) -> Members:
     """Raises `UnsupportedError`, at the line of what is carried along the dim and cannot go through stages."""
     found: dict[int, Recurrence] = {}
     for recurrence, nodes in _recurrences(graph, stages, context):
@@ -79,7 +79,7 @@ def members(graph: Graph, stages: Stages, context: PassContext) -> Members:
     return found
 
 
-def _between(found: Members, graph: Graph, stages: Stages) -> dict[int, Recurrence]:
+def _between(found: Members, graph: Graph, stages: PipelineStages) -> dict[int, Recurrence]:
     """What is made of one recurrence for it, along paths through points of the same dims."""
     others = {id for id, node in graph.nodes.items() if {*stages.dims} <= set(node.domain)} - found.keys()
     between: dict[int, Recurrence] = {}
@@ -98,7 +98,7 @@ def _reached(mine: set[int], within: set[int], following: Callable[[int], Iterab
     return reached(mine, lambda id: within.intersection(following(id)))
 
 
-def _add_joining(found: dict[int, Recurrence], graph: Graph, stages: Stages) -> None:
+def _add_joining(found: dict[int, Recurrence], graph: Graph, stages: PipelineStages) -> None:
     """What is made for one recurrence alone; and what is read by one and reads others away from its own point: asked
     for by others, too, but it may not be there at all points."""
     given_out, pending = {output.edge.node for output in graph.outputs}, list(found)
@@ -115,7 +115,7 @@ def _add_joining(found: dict[int, Recurrence], graph: Graph, stages: Stages) -> 
                 pending.append(id)
 
 
-def _reads_away(node: Node, graph: Graph, stages: Stages) -> bool:
+def _reads_away(node: Node, graph: Graph, stages: PipelineStages) -> bool:
     shown = (
         (symbol, index)
         for _, edge in node.reads()
@@ -124,7 +124,7 @@ def _reads_away(node: Node, graph: Graph, stages: Stages) -> bool:
     return any(index != Point(var(symbol)) and index_symbols(index) & {*stages.dims} for symbol, index in shown)
 
 
-def _recurrences(graph: Graph, stages: Stages, context: PassContext) -> Iterator[tuple[Recurrence, list[Node]]]:
+def _recurrences(graph: Graph, stages: PipelineStages, context: PassContext) -> Iterator[tuple[Recurrence, list[Node]]]:
     whole = bodies(graph, context.demand(graph), context.facts)[-1]
     for number, (unit, direction) in enumerate(_along(whole.units, graph, stages)):
         yield _recurrence(number, unit, direction, graph), [graph.nodes[id] for id in unit.names]
@@ -135,7 +135,7 @@ def _recurrence(number: int, unit: Level[int], direction: Direction, graph: Grap
     return Recurrence(number, direction, next((node for node in nodes if node.is_merge and node.name), nodes[0]))
 
 
-def _along(units: Iterable[Level[int]], graph: Graph, stages: Stages) -> Iterator[tuple[Level[int], Direction]]:
+def _along(units: Iterable[Level[int]], graph: Graph, stages: PipelineStages) -> Iterator[tuple[Level[int], Direction]]:
     """What is carried along the dim, with all that is carried with it along microbatches."""
     for unit in units:
         if unit.stuck and any(stages.dim in graph.nodes[id].domain for id in unit.names):
@@ -156,7 +156,7 @@ def _along(units: Iterable[Level[int]], graph: Graph, stages: Stages) -> Iterato
             yield from inner
 
 
-def _check(recurrence: Recurrence, node: Node, graph: Graph, stages: Stages) -> None:
+def _check(recurrence: Recurrence, node: Node, graph: Graph, stages: PipelineStages) -> None:
     """Raises for what does not go through stages."""
     along, microbatches = stages.dim.name, stages.microbatches.name
     if stages.microbatches not in node.domain:
@@ -177,7 +177,7 @@ def _check(recurrence: Recurrence, node: Node, graph: Graph, stages: Stages) -> 
         raise recurrence.refused(f"has, or reads, a shape that varies along {along} or {microbatches}", node)
 
 
-def _may_join(node: Node, graph: Graph, stages: Stages) -> bool:
+def _may_join(node: Node, graph: Graph, stages: PipelineStages) -> bool:
     """Whether a node may be made where it is needed; draws are numbered by the points that there are."""
     if not {*stages.dims} <= set(node.domain) or node.is_draw or node.attr("checked"):
         return False

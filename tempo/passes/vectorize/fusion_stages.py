@@ -23,14 +23,14 @@ from tempo.symbolic import Symbol
 
 
 @dataclass(frozen=True)
-class Stage:
+class FusionStage:
     """When a loop runs; `direction` is None where it may go either way."""
 
     number: int
     direction: Direction | None
 
 
-class Stages:
+class FusionStages:
     """The stages of one block along one dim. Candidates that need no loop over the dim have none: they are *free*."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Stages:
             if link.source in self.names and link.target in self.names:
                 self.into[link.target].append(link)
                 self.out_of[link.source].append(link)
-        self.stage: dict[int, Stage] = {}
+        self.stage: dict[int, FusionStage] = {}
         for unit in block.units:
             self._place(unit.names, unit.loop.direction if unit.loop and unit.loop.dim == dim else None)
         self.shown = self._shown()
@@ -66,7 +66,7 @@ class Stages:
         directions.discard(None)
         if len(directions) > 1 or not all(self.near(link) for link in last):
             number, directions = number + 1, {direction}
-        self.stage.update(dict.fromkeys(members, Stage(number, next(iter(directions), None))))
+        self.stage.update(dict.fromkeys(members, FusionStage(number, next(iter(directions), None))))
 
     def near(self, link: Need) -> bool:
         """Whether the reader is a bounded number of steps away, in a loop that both may be in."""

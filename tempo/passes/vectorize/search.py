@@ -21,7 +21,7 @@ from tempo.passes.attention.banded import OPERATOR, BandedAttention, bands, with
 from tempo.passes.manager import Decided, Forced, PassContext, forced
 from tempo.passes.ragged.masking import hulled
 from tempo.passes.rewrite.driver import without_dead_nodes
-from tempo.passes.vectorize.fusion_stages import Stages
+from tempo.passes.vectorize.fusion_stages import FusionStages
 from tempo.passes.vectorize.if_conversion import Selects
 from tempo.passes.vectorize.legality import Candidates, Span
 from tempo.passes.vectorize.rewrite import lifted
@@ -213,7 +213,7 @@ class MappingSearch:
     ) -> list[Decision]:
         """One decision for every group of candidates of the block; `chosen` are those lifted so far."""
         symbol = candidates.dim.symbol
-        stages = Stages(candidates.graph, symbol, block, spans, candidates.counts)
+        stages = FusionStages(candidates.graph, symbol, block, spans, candidates.counts)
         decisions = []
         for group in stages.bound_groups():
             new, kept = stages.new_bytes(group, chosen), stages.kept_bytes(group)
@@ -229,7 +229,7 @@ class MappingSearch:
         chosen.update(id for decision in decisions if decision.kind == "full" for id in decision.nodes)
         return decisions
 
-    def hoisting(self, symbol: Symbol, stages: Stages, group: tuple[int, ...], chosen: set[int]) -> Decision:
+    def hoisting(self, symbol: Symbol, stages: FusionStages, group: tuple[int, ...], chosen: set[int]) -> Decision:
         """A group that waits for no loop: it is lifted, taken out of the loops that read it, unless it is in vain."""
         new, kept = stages.new_bytes(group, chosen), stages.kept_bytes(group)
         kind: Kind = "full"

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from tempo import dtypes
 from tempo.costs import BLOCK, MOST_AT_ONCE, MOST_BETWEEN, Cost, Costs, GroupWork, work
-from tempo.passes.vectorize.fusion_stages import Stages
+from tempo.passes.vectorize.fusion_stages import FusionStages
 from tempo.passes.vectorize.legality import Candidates
 from tempo.passes.vectorize.strip_mining import shown, strippable
 from tempo.symbolic import Expr
@@ -50,7 +50,9 @@ class Held:
     def _kept(self) -> Set[int]:
         """The candidates that are kept for all points though nothing is lifted."""
         given = self.candidates
-        blocks = (Stages(given.graph, given.dim.symbol, block, given.spans, given.counts) for block in given.blocks)
+        blocks = (
+            FusionStages(given.graph, given.dim.symbol, block, given.spans, given.counts) for block in given.blocks
+        )
         return {id for block in blocks for id in block.candidates if block.is_kept(id)}
 
     @cached_property

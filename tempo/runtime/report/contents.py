@@ -30,7 +30,7 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Stage:
+class Snapshot:
     """A program as it was at some time: the numbers of its lines. `ir`: "graph" or "loops"."""
 
     title: str
@@ -236,7 +236,7 @@ class Contents:
     files: tuple[File, ...]
     places: tuple[tuple[int, int], ...]
     lines: Lines
-    stages: tuple[Stage, ...]
+    stages: tuple[Snapshot, ...]
     passes: tuple[PassRun, ...]
     statements: tuple[StatementOf, ...]
     schedule: tuple[Step, ...]

@@ -8,7 +8,7 @@ from tempo.loop_ir.codegen.source_map import origin_of
 from tempo.loop_ir.ir import Buffer, LoopProgram
 from tempo.loop_ir.text import program_lines
 from tempo.passes.manager import SDG, PassRecord
-from tempo.runtime.report.contents import NOWHERE, Lines, PassRun, Stage
+from tempo.runtime.report.contents import NOWHERE, Lines, PassRun, Snapshot
 from tempo.runtime.report.sources import Sources
 from tempo.sdg.graph import Graph, Node
 from tempo.sdg.text import graph_lines
@@ -25,7 +25,7 @@ class ProgramTexts:
         self._known: dict[int, int] = {}
         self._numbers: dict[tuple[str, tuple[int, ...]], int] = {}
         self._kept: list[object] = []  # so that no other program has the identity of one that is known
-        self.stages: list[Stage] = []
+        self.stages: list[Snapshot] = []
 
     @property
     def lines(self) -> Lines:
@@ -57,7 +57,7 @@ class ProgramTexts:
             self._kept.append(program)
             entries = self._of_graph(program) if isinstance(program, Graph) else self._of_loops(program)
             numbers = tuple(self._entries.setdefault(each, len(self._entries)) for each in entries)
-            made = Stage(title, "graph" if isinstance(program, Graph) else "loops", numbers)
+            made = Snapshot(title, "graph" if isinstance(program, Graph) else "loops", numbers)
             self._known[id(program)] = number = self._numbers.setdefault((made.ir, numbers), len(self.stages))
             if number == len(self.stages):
                 self.stages.append(made)

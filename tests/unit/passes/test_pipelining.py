@@ -9,13 +9,13 @@ import pytest
 import tempo as tp
 from tempo.passes.manager import PassContext
 from tempo.passes.pipelining.pipelining import Pipelining
-from tempo.passes.pipelining.stages import Stages
+from tempo.passes.pipelining.stages import PipelineStages
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol, conjunction, const, var
 from tests.unit.passes.equivalence import check
 
 SIZES = ((1, 1, 1), (1, 4, 3), (2, 2, 1), (2, 4, 3), (2, 6, 5), (3, 3, 4), (4, 8, 3))
-"""Stages, layers, microbatches."""
+"""PipelineStages, layers, microbatches."""
 Body = Callable[[tp.Dim, tp.Dim], None]
 
 
@@ -24,7 +24,7 @@ def in_stages(graph: Graph, stages: int, layers: int, microbatches: int, **sizes
     dims = {dim.symbol.name: dim.symbol for dim in graph.dims}
     given = {"l": layers, "m": microbatches, **sizes}
     facts = conjunction(var(Symbol(name, "size")).eq(const(given[name])) for name in "lm")
-    chosen = Pipelining(Stages.of(graph, dims["l"], dims["m"], stages))
+    chosen = Pipelining(PipelineStages.of(graph, dims["l"], dims["m"], stages))
     return check(chosen, graph, given, context=PassContext(facts=facts))
 
 
@@ -347,4 +347,4 @@ def test_sizes_that_are_not_known() -> None:
     graph = written(a_network).graph()
     m, l = (dim.symbol for dim in graph.dims)
     with pytest.raises(tp.SizeError, match=r"a pipeline is planned for each l\.size, and it is not known yet"):
-        Pipelining(Stages.of(graph, l, m, 2)).apply(graph, PassContext())
+        Pipelining(PipelineStages.of(graph, l, m, 2)).apply(graph, PassContext())
