@@ -141,7 +141,11 @@ def _explain(parsed: argparse.Namespace) -> int:
 
 
 def _report(parsed: argparse.Namespace) -> int:
-    print(_compiled(parsed).report(parsed.out))
+    run = _compiled(parsed)
+    try:
+        print(run.report(parsed.out))
+    except SizeError as error:
+        raise SizeError(error.message, hint="give each dim a size, such as --size t=10") from error
     return 0
 
 

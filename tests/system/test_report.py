@@ -178,8 +178,11 @@ def test_the_command_writes_a_page(driver: Any, tmp_path: Path) -> None:
         "import tempo as tp\n\nwith tp.Program('mean') as program:\n    t = tp.dim('t')\n"
         "    tp.output('mean', tp.input('x', (3,), (t,))[0:t + 1].mean(axis=0))\n"
     )
-    command = [sys.executable, "-m", "tempo", "report", f"{program}:program", "--size", "t=5", "-o", "mean.html"]
+    command = [sys.executable, "-m", "tempo", "report", f"{program}:program", "-o", "mean.html"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--size t=10" in done.stderr, done.stderr
+    done = subprocess.run([*command, "--size", "t=5"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "mean.html\n"), done.stderr
     opened(driver, tmp_path / "mean.html")
     assert texts(driver, "h1") == ["mean"]
