@@ -4,7 +4,7 @@ first (`tp.stop_when(t, condition, each=b)`): who sees points that are behind it
 A tensor over `t` and all rows has no points behind the end of a row. Whoever reads its own row at points up to its own
 sees none of them. A slice shows what is there, and may only be folded: its axes are followed, by the axis rule, through
 operators that keep positions apart, up to one that folds them. There what does not exist does not count. A read of one
-point shows 0 where it does not exist; that it does is checked before a run (see `tempo.runtime.rows`).
+point shows 0 where it does not exist; that it does is checked before a run (see `tempo.runtime.dynamic.rows`).
 """
 
 from __future__ import annotations

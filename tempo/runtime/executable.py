@@ -34,6 +34,7 @@ from tempo.reference.calls import feeding
 from tempo.runtime.arguments.call import Arguments, CallChecker
 from tempo.runtime.checkpoints.folder import Checkpoints
 from tempo.runtime.checkpoints.resume import Resumed, resumed
+from tempo.runtime.dynamic.rows import RowChecks
 from tempo.runtime.engine import CompiledEngine, Engine, Progress, ReferenceEngine, planning
 from tempo.runtime.explain import check_sections, explain
 from tempo.runtime.from_point import LateBeginnings
@@ -48,7 +49,6 @@ from tempo.runtime.results.finite import FiniteCheck
 from tempo.runtime.results.outputs import Outputs, outputs_of
 from tempo.runtime.results.paths import path_to_write
 from tempo.runtime.results.salvage import Look, looked
-from tempo.runtime.rows import RowChecks
 from tempo.runtime.streaming import Stream
 from tempo.sdg.graph import Port
 from tempo.symbolic import LARGEST_SIZE, Symbol, conjunction, var

@@ -8,7 +8,7 @@
 
 The points that read no others fill the first tiles. All is said in the language of graphs, before
 gradients are expanded: so these go over the same tiles backwards, and no scheduler or backend knows of it. The arrays
-are inputs, which an inspector makes (`tempo.runtime.inspector`).
+are inputs, which an inspector makes (`tempo.runtime.dynamic.inspector`).
 
 Of points of rows, `row[tile, lane]` says in which, and `order` which of it; `at` where the one before is, or behind.
 What the recurrence reads of a point, and what is computed for it alone before, has a dim of tiles of its own, `all`: no

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempo.runtime.inspector import row_tiles
+from tempo.runtime.dynamic.inspector import row_tiles
 
 Array = np.ndarray[Any, Any]
 

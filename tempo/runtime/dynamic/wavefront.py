@@ -22,7 +22,7 @@ from tempo.passes.wavefront.components import Wavefront, wavefronts
 from tempo.passes.wavefront.rows import row_wavefronts
 from tempo.passes.wavefront.tiling import LANES, Tiled, tiled
 from tempo.runtime.arguments.call import Arguments
-from tempo.runtime.inspector import Tiles, row_tiles, tiles
+from tempo.runtime.dynamic.inspector import Tiles, row_tiles, tiles
 from tempo.sdg.graph import Graph, Port
 from tempo.symbolic import Symbol
 
