@@ -66,6 +66,7 @@ class Backward:
             for producer in reads[id]:
                 readers[producer].append(id)
         self.active = reached(below.intersection(node for node, _ in wanted), readers.__getitem__)
+        self._check_lasts()
         self.reads = {id: [other for other in reads[id] if other in self.active] for id in self.active}
         self.boxes = self._boxes()
         self.components = strongly_connected(sorted(self.reads), self.reads)
@@ -73,6 +74,15 @@ class Backward:
         self.received: dict[Value, list[Guarded]] = {}
         self.declared: dict[int, int] = {}  # merges on a cycle, and the merges that are their adjoints
         self._run()
+
+    def _check_lasts(self) -> None:
+        for last in (each for each in map(self.graph.nodes.__getitem__, sorted(self.active)) if each.is_last):
+            raise UnsupportedError(
+                f"the gradient goes through {last.name}, which is known when the loop over {last.attr('along').name} "
+                "has ended",
+                location=self.nodes.location,
+                hint="stop it with tp.stop_gradient, or give the dim a size that is known beforehand",
+            )
 
     def _boxes(self) -> dict[int, Box]:
         """The points that the loss needs; elsewhere adjoints are zero. Leaves read nothing: demand follows what a

@@ -27,7 +27,7 @@ from tempo.language.indexing.expression import show as show_value
 from tempo.language.program import Program, current_program
 from tempo.language.tensor import RecurrentTensor, apply, open_program
 from tempo.sdg.call import ArrayValue
-from tempo.sdg.graph import TensorType
+from tempo.sdg.graph import Edge, Slice, TensorType
 from tempo.sdg.operators.axes import broadcast_shapes
 from tempo.sdg.operators.axes import show as show
 from tempo.symbolic import (
@@ -45,6 +45,7 @@ from tempo.symbolic import (
     Symbol,
     const,
     from_terms,
+    var,
 )
 
 Shape = tuple[Expr, ...]
@@ -195,10 +196,14 @@ def _scaled(value: RecurrentTensor, factor: int) -> RecurrentTensor:
 
 
 def _of_last(atom: Atom) -> RecurrentTensor:
-    """The value of what varies with the last points of rows, which no node holds."""
+    """The value of what varies with last points, which no node holds."""
     if isinstance(atom, Symbol):
-        program = current_program()
-        lengths = RecurrentTensor(program, program.builder.lengths[atom.of_kind("dim")])
+        program, dim = current_program(), atom.of_kind("dim")
+        if dim not in program.builder.lengths:
+            each = index_value(var(dim)).edge
+            points = Edge(each.node, (Slice(const(0), program.builder.size(dim)),))
+            return RecurrentTensor(program, program.builder.at_end(dim, points, str(atom)), weak=True)
+        lengths = RecurrentTensor(program, program.builder.lengths[dim])
         return _weak("sub", cast(lengths, "int32"), index_value(const(1)))
     if isinstance(atom, (FloorDiv, Mod)):
         op = "floordiv" if isinstance(atom, FloorDiv) else "mod"

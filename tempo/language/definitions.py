@@ -38,7 +38,7 @@ from tempo.language.conversion import (
 from tempo.language.indexing.expression import IndexCondition, IndexExpression, last_point, lasts, to_condition
 from tempo.language.indexing.temporal import point_of, positions
 from tempo.language.program import Program, check_name, current_program
-from tempo.language.rows import dims_of, without_lasts
+from tempo.language.rows import check_known, dims_of, without_lasts
 from tempo.language.tensor import RecurrentTensor
 from tempo.sdg.graph import Case, Edge, Node, Output, Point, Port, TensorType
 from tempo.symbolic import TRUE, Condition, Expr, Symbol, disjunction, over_counts, var
@@ -98,6 +98,7 @@ def define(x: RecurrentTensor, key: Any, value: TensorLike) -> None:
             hint="only tensors declared with tp.recurrent or tp.parameter are defined by cases; others are values",
         )
     condition, substitution = _left_side(x, key)
+    check_known(program, condition)
     right = _right_side(x, condition, substitution, value)
     program.builder.add_case(x.edge.node, Case(condition, right.edge, user_location()))
     if node.attr("role") == "parameter":
@@ -208,7 +209,9 @@ def _branch(program: Program, branch: Any, last: bool) -> tuple[Condition, Any]:
             location=user_location(),
             hint="conditions compare dims and sizes (t == 0); to select by data use tp.where(mask, a, b)",
         )
-    return to_condition(condition, program), value
+    found = to_condition(condition, program)
+    check_known(program, found)
+    return found, value
 
 
 def _kind(value: Any) -> str:

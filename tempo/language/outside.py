@@ -329,10 +329,14 @@ def stop_when(t: Dim, condition: TensorLike, each: Dims = ()) -> None:
     its last, and a fold over all rows (a sum, a maximum, `any`, `all`, a contraction) counts those that there are at
     its point. A row may read itself alone.
 
+    Behind this line `t.last` is the last point that is kept, of each row where these end by themselves. What does not
+    vary along `t` may read it, `x[b, t.last]`, when the loop over `t` has ended; `tp.as_tensor(t.last)` is its value.
+
     Raises `ProgramError` for a second stop along the same dim, for `each` with `t` or with a dim that the condition
     does not vary along, `ShapeError` and `DTypeError` where the condition is no scalar or not bool; when compiled,
     `UnsupportedError` for a read of what is later, and where rows end by themselves for other reads of several rows
-    (means, too), gradients, and calls of the host at each of their points.
+    (means, too), gradients, and calls of the host at each of their points; for what varies along `t` and is made of
+    what was read at `t.last`, and for a gradient through that.
 
     >>> import numpy as np
     >>> import tempo as tp

@@ -24,9 +24,9 @@ from tempo.errors import (
 from tempo.language.indexing.expression import Dim, IndexExpression, show, to_expr
 from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.exact import exact
-from tempo.sdg.graph import Case, Edge, Graph, Node, Output, Port, TensorType
+from tempo.sdg.graph import Case, Edge, Element, Graph, Node, Output, Port, TensorType
 from tempo.sdg.operators.axes import show as show_sizes
-from tempo.symbolic import LARGEST_SIZE, Condition, Context, Expr, Symbol, var
+from tempo.symbolic import LARGEST_SIZE, TRUE, Condition, Context, Expr, Symbol, var
 from tempo.symbolic import Dim as SymbolicDim
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class GraphBuilder(NodeBuilder):
         self.lengths: dict[Symbol, Edge] = {}  # by dim along which rows have lengths of their own, these
         self.guards: dict[int, Condition] = {}  # by selection, the condition on rows under which its first side counts
         self.last_reads: dict[int, Expr] = {}  # by gather, the point that it reads, over the last one of its row
+        self.ended: dict[tuple[Symbol, Edge], int] = {}  # the reads at last points that are known when a loop has ended
         self.changes = 0
         self._declaration = SEED_DECLARATION + 1
 
@@ -64,8 +65,27 @@ class GraphBuilder(NodeBuilder):
         return Context.of(self.dims)
 
     def rows(self, symbol: Symbol) -> tuple[Symbol, ...]:
-        """The dims whose points have lengths of their own along the dim."""
-        return self.nodes[self.lengths[symbol].node].domain
+        """The dims whose points have lengths of their own along the dim, or end along it each by itself."""
+        if symbol in self.lengths:
+            return self.nodes[self.lengths[symbol].node].domain
+        return self.outputs[Port("stop", symbol.name)].rows
+
+    def ends_early(self, symbol: Symbol) -> bool:
+        """Whether a run, or each of its rows, ends along the dim where a condition holds."""
+        return Port("stop", symbol.name) in self.outputs
+
+    def at_end(self, symbol: Symbol, edge: Edge, name: str) -> Edge:
+        """Of all points along such a dim, which the edge shows along its first axis, the last one that is kept."""
+        key = symbol, edge
+        if key not in self.ended:
+            seen = self.seen_type(edge)
+            domain = self.canonical({*edge.dims(), *self.rows(symbol)})
+            type = TensorType(seen.shape[1:], seen.dtype)
+            attrs = {"along": symbol, "name": name, "role": "last"}
+            self.ended[key] = id = self.nominal("merge", domain, (type,), attrs=attrs, name=name)
+            part = Element(tuple(range(len(seen.shape))), self.size(symbol) - 1)
+            self.add_case(id, Case(TRUE, edge, user_location(), part))
+        return self.identity(self.ended[key])
 
     def size(self, symbol: Symbol) -> Expr:
         return next(dim.size for dim in self.dims if dim.symbol == symbol)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tempo.errors import DefinitionError, user_location
 from tempo.language.conversion import condition_value
-from tempo.language.indexing.expression import lasts
+from tempo.language.indexing.expression import fail, lasts
 from tempo.language.program import Program
 from tempo.sdg.graph import Case
 from tempo.symbolic import (
@@ -32,6 +32,16 @@ from tempo.symbolic import (
     over_counts,
     var,
 )
+
+
+def check_known(program: Program, condition: Condition) -> None:
+    """Raises `IndexExpressionError` for a case on a last point that is known when a loop has ended."""
+    for symbol in lasts(condition):
+        if symbol.of_kind("dim") not in program.builder.lengths:
+            fail(
+                f"a case on {condition}, and {symbol} is known when the loop over {symbol.name} has ended",
+                f"select by its value: tp.where(tp.as_tensor({symbol}) > 0, a, b)",
+            )
 
 
 def dims_of(program: Program, condition: Condition) -> set[Symbol]:

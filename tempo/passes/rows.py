@@ -12,6 +12,9 @@ What varies along `t` and all rows goes on where its row has ended, and nobody s
 as they were at the row's last point, and folds over rows get the neutral element. What remains is a graph with a stop
 of the whole run, which is all that other passes, schedulers and backends know. It holds once all rows have ended, or
 once no more of them go on than an input says (`tempo.passes.compaction`).
+
+What is read at the last point, `x[b, t.last]`, is an output of role "last", held as a state is, and an input of the
+rest of the program: in one place, whatever the point was at which the loop was left.
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ def rows_masked(graph: Graph, most: Mapping[str, Edge] | None = None) -> Graph:
     `most`: by stop, how many rows that go on are left alone.
     """
     found = [(end, row_masks(graph, end)) for end in row_ends(graph)]
-    if not found:
+    asked = graph.reachable()
+    lasts = [node for node in graph.nodes.values() if node.is_last and node.id in asked]
+    if not found and not lasts:
         return graph
     rewriter = Rewriter(graph)
     outputs = graph.outputs
@@ -54,7 +59,30 @@ def rows_masked(graph: Graph, most: Mapping[str, Edge] | None = None) -> Graph:
                 operands[number] = masking.masked(operands[number], each)
             rewriter.nodes[id] = replace(node, operands=tuple(operands), cases=tuple(cases))
         outputs = tuple(made for output in outputs for made in masking.outputs(output))
+        if isinstance(masking, _Stopping):
+            outputs += tuple(masking.held(_last(graph, node)) for node in lasts if node.attr("along") == end.along)
+    outputs += tuple(_last(graph, node) for node in lasts if not graph.stops[node.attr("along")].rows)
+    rewriter.nodes.update({node.id: _given_again(node) for node in lasts})
     return replace(graph, nodes=rewriter.nodes, outputs=outputs)
+
+
+def _last(graph: Graph, node: Node) -> Output:
+    """What a merge of role "last" reads, at each point of the loop: the one before it is left counts."""
+    (case,), along = node.cases, node.attr("along")
+    places = zip(graph.nodes[case.edge.node].domain, case.edge.map, strict=True)
+    edge = replace(case.edge, map=tuple(Point(var(along)) if symbol == along else index for symbol, index in places))
+    domain, layout = graph.canonical((*node.domain, along)), (*node.domain, *range(len(node.shape)))
+    return Output(_name(node), edge, domain, node.type, layout, "last", location=node.location)
+
+
+def _given_again(node: Node) -> Node:
+    layout = (*node.domain, *range(len(node.shape)))
+    attrs = (("layout", layout), ("name", _name(node)), ("role", "last"))
+    return replace(node, op="input", attrs=attrs, cases=())
+
+
+def _name(node: Node) -> str:
+    return f"{node.name} {node.id}"
 
 
 def rows_going(tensors: Tensors, ended: Edge, along: Symbol) -> Edge:
@@ -143,13 +171,15 @@ class _Stopping(_Masking):
             return replace(of_run, edge=self._all(), resumes=self.most is not None), lengths
         if output.role in ("stop", "lengths") or not is_ragged(self.end, output.domain):
             return (output,)
-        if output.role == "state":
-            was_live = self._was_live()
-            held = self._carried(
-                output.name, output, lambda before: self.tensors.apply("where", was_live, output.edge, before)
-            )
-            return (replace(output, edge=held),)
-        return (self.shown(output),)
+        return (self.held(output) if output.role == "state" else self.shown(output),)
+
+    def held(self, output: Output) -> Output:
+        """As it was at the row's last point."""
+        was_live = self._was_live()
+        held = self._carried(
+            output.name, output, lambda before: self.tensors.apply("where", was_live, output.edge, before)
+        )
+        return replace(output, edge=held)
 
     def _carried(self, name: str, output: Output, step: Callable[[Edge], Edge]) -> Edge:
         """What begins as the output and goes on with what `step` makes of it, one point before."""

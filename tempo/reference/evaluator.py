@@ -207,6 +207,8 @@ class Evaluator:
         node, env = self._situation(need)
         if node.is_input:
             return iter(())
+        if node.is_last:
+            return self._last_instances(node, env)
         if node.is_merge:
             return self._read_instances(node, self._chosen(node, need.point, env).edge, env)
         before: list[Need] = list(self._order.before(need)) if node.has_effect else []
@@ -219,6 +221,8 @@ class Evaluator:
         node, env = self._situation(need)
         if node.is_input:
             return (self._inputs[node.id][need.point],)
+        if node.is_last:
+            return (self._read(node, self._ends.last_read(node, env), env),)
         if node.is_merge:
             case = self._chosen(node, need.point, env)
             value = self._read(node, case.edge, env)
@@ -274,6 +278,14 @@ class Evaluator:
                 yield from self._read_instances(output_reader(stop), stop.edge, {**self.sizes, **here})
             if self._ends.exists(shown, at):
                 yield Instance(edge.node, point)
+
+    def _last_instances(self, node: Node, env: Environment) -> Iterator[Instance]:
+        """What says which point is the last, and what is read there."""
+        if self._failed is not None and node.attr("along") in self.graph.nodes[self._failed.node].domain:
+            raise _IsOverError  # the loop has not ended
+        for stop, here in self._ends.conditions_of(node.attr("along"), env):
+            yield from self._read_instances(output_reader(stop), stop.edge, {**self.sizes, **here})
+        yield from self._read_instances(node, self._ends.last_read(node, env), env)
 
     def _read(self, reader: Node, edge: Edge, env: Environment) -> Array:
         """What the edge shows: slices stacked in front, padded where the physical read is wider than the logical."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from tempo.analysis.reports import output_reader
 from tempo.analysis.rows import ends_of, is_ragged, row_ends, row_masks, shows_rows
 from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Point, Slice
-from tempo.symbolic import Symbol
+from tempo.symbolic import Symbol, const
 
 Array = np.ndarray[Any, Any]
 Environment = Mapping[Symbol, int]
@@ -62,11 +63,26 @@ class Ends:
         """The dims along which it may show points behind the end of a row."""
         return [symbol for symbol, end in self.rows.items() if shows_rows(self.graph, end, edge)]
 
+    def last_read(self, node: Node, at: Environment) -> Edge:
+        """Of a merge of role "last": what it reads at a point, when it is known where its row, or the run, ends."""
+        symbol, edge = node.attr("along"), node.cases[0].edge
+        rows = {row: at[row] for row in self.graph.stops[symbol].rows}
+        last = Point(const(max(self._length(symbol, rows, self._extents[symbol]) - 1, 0)))
+        places = zip(self.graph.nodes[edge.node].domain, edge.map)
+        return replace(edge, map=tuple(last if each == symbol else index for each, index in places))
+
+    def conditions_of(self, symbol: Symbol, at: Environment) -> Iterator[tuple[Output, Environment]]:
+        """Where a stop is looked at to know where a row, or the run, ends."""
+        rows = {row: at[row] for row in self.graph.stops[symbol].rows}
+        return self._looked_at(self.graph.stops[symbol], {**rows, symbol: self._extents[symbol]})
+
     def conditions(self, symbol: Symbol, at: Environment) -> Iterator[tuple[Output, Environment]]:
         """Where a stop is looked at to know whether a row has the point `at`; each must be there for the next."""
-        stop = self.rows[symbol]
-        for point in range(at[symbol] if symbol in self.graph.stops else 0):
-            here = {**at, symbol: point}
+        return self._looked_at(self.rows[symbol], at) if symbol in self.graph.stops else iter(())
+
+    def _looked_at(self, stop: Output, at: Environment) -> Iterator[tuple[Output, Environment]]:
+        for point in range(at[stop.along]):
+            here = {**at, stop.along: point}
             yield stop, here
             if self._read(output_reader(stop), stop.edge, here):
                 return

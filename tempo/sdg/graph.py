@@ -18,7 +18,7 @@ from tempo.symbolic import TRUE, Condition, Dim, Expr, Symbol, var
 from tempo.symbolic.structural import Structural, cached
 
 NOMINAL = frozenset({"input", "merge", "random_bits", "host_call", "backend_call", "sink"})
-Role = Literal["input", "seed", "state", "output", "stop", "rows", "lengths", "watch"]
+Role = Literal["input", "seed", "state", "output", "stop", "rows", "lengths", "last", "watch"]
 
 
 class Port(NamedTuple):
@@ -26,7 +26,8 @@ class Port(NamedTuple):
 
     It is given each "input", the "seed", and the "state" of each parameter at the start. It gives each "output", each
     "state" at the end, a "stop" per dim along which it may end early (see `Graph.stops`), the "lengths" of rows where
-    each ends by itself (see `tempo.passes.rows`), the "rows" of each dim along which their lengths are given (see
+    each ends by itself (see `tempo.passes.rows`), what is "last" of a tensor, which the rest of the program is given
+    again (see `tempo.passes.rows`), the "rows" of each dim along which their lengths are given (see
     `Graph.ragged`), and what each "watch" saw (see `tempo.passes.instrument`).
     """
 
@@ -132,7 +133,8 @@ class Element:
 class Case:
     """One case of a `merge`: where `condition` holds (and none before it), the value is what `edge` reads.
 
-    `part`: the value is a part of what the edge reads. Only lowering makes such cases (`passes.storage`).
+    `part`: the value is a part of what the edge reads. Lowering makes such cases (`passes.storage`), and merges of role
+    "last" are declared with one.
     """
 
     condition: Condition
@@ -157,8 +159,9 @@ class Node:
     numbers nominal nodes and is None for pure ones. Name and location stand outside equality.
 
     Attributes of nominal nodes:
-      input      name; role "input" | "state" | "seed"; layout (see `Output`)
-      merge      name; role "recurrent" | "parameter" | "cases" | "gradient"
+      input      name; role "input" | "state" | "seed" | "last"; layout (see `Output`)
+      merge      name; role "recurrent" | "parameter" | "cases" | "gradient" | "last" (and `along`, a Symbol: what its
+                 case shows is that of the last point that is kept along the dim)
       host_call  fn, ordered_by (Symbols), batched (Symbols, for messages), resource; trims once shapes are static (see
                  `tempo.passes.ragged.static_extents`); results in `results`
                  `stream`, the name of a streamed input, in place of fn
@@ -205,6 +208,11 @@ class Node:
 
     def attr(self, name: str, default: Any = None) -> Any:
         return next((value for key, value in self.attrs if key == name), default)
+
+    @property
+    def is_last(self) -> bool:
+        """It reads at the last point of a dim along which a run, or a row, ends early."""
+        return self.is_merge and self.attr("role") == "last"
 
     @property
     def is_nominal(self) -> bool:

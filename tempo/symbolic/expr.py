@@ -48,7 +48,8 @@ class Symbol(Structural):
     when the program runs (`t.length`), and what the bucket holds (`t.extent`). `1 <= t.length <= t.extent`.
 
     Of a dim along which rows have lengths of their own, the last point of a row (`t.last`); -1 where it has none. It is
-    known to who writes and checks a program alone, and none of the graph.
+    known to who writes and checks a program alone, and none of the graph. So is the last point that is kept along a dim
+    of which a condition says where it ends.
     """
 
     name: str

@@ -23,7 +23,7 @@ from tempo.analysis.rows import row_masks, shows_rows
 from tempo.errors import Location, UnsupportedError
 from tempo.sdg.builder import NodeBuilder, attribute_exprs
 from tempo.sdg.call import ArrayValue
-from tempo.sdg.components import strongly_connected
+from tempo.sdg.components import reached, strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice, TensorType, index_exprs
 from tempo.symbolic import Box, Condition, Context, Expr, Symbol, const, var
 
@@ -50,6 +50,7 @@ def check_stops(graph: Graph) -> None:
     for symbol, stop in graph.stops.items():
         check = _Check(graph, symbol, f"the run may end early along {symbol.name}")
         check.run()
+        check.lasts(stop)
         if stop.rows:
             row_masks(graph, stop)
             check.folds(stop)
@@ -81,6 +82,28 @@ class _Check:
             if step is not None and (step.ahead is None or step.ahead > 0):
                 raise self._later(step)
 
+    def lasts(self, stop: Output) -> None:
+        """What is read at the last point is known when the loop has ended: nothing in the loop may be made of it."""
+        graph, dim = self.graph, self.symbol.name
+
+        def readers(id: int) -> list[int]:
+            return [reader for reader, _ in graph.consumers[id]]
+
+        asked = graph.reachable()
+        for last in (each for each in _lasts(graph, self.symbol) if each.id in asked):
+            behind = reached([last.id], readers) & asked
+            inside = [graph.nodes[id] for id in sorted(behind) if self.symbol in graph.nodes[id].domain]
+            if not inside and stop.edge.node not in behind:
+                continue
+            reader = inside[0] if inside else graph.nodes[stop.edge.node]
+            raise UnsupportedError(
+                f"{last.name} is known when the loop over {dim} has ended, and {tensor_name(reader)} in it is made of"
+                " it",
+                location=reader.location or last.location,
+                hint=f"in the loop the last point so far is {dim} itself; what does not vary along {dim} may read the"
+                " last of all",
+            )
+
     def folds(self, stop: Output) -> None:
         """Which rows count is known of points: what is folded at one must be of no later one."""
         for node in map(self.graph.nodes.__getitem__, self.graph.reachable()):
@@ -102,7 +125,7 @@ class _Check:
 
     def _steps(self, reader: Node, condition: Condition, edge: Edge) -> Iterator[_ReadAhead]:
         producer = self.graph.nodes[edge.node]
-        if self.symbol not in producer.domain:
+        if self.symbol not in producer.domain or (reader.is_last and reader.attr("along") == self.symbol):
             return
         index = edge.map[producer.domain.index(self.symbol)]
         own = _ahead(_context(self.graph, self.demands, reader, condition), self.symbol, reader, index)
@@ -122,9 +145,14 @@ class _Check:
         return UnsupportedError(
             f"{name}[{dim} = {where}] is read, which may be {late}, and {self.why}",
             location=step.reader.location or self.graph.nodes[step.edge.node].location,
-            hint=f"read the present and the past of {dim} only; what is wanted at the end is the last point of an"
-            " output, or the state of a parameter",
+            hint=f"read the present and the past of {dim} only; what is wanted at the end is x.at({dim}={dim}.last),"
+            " written after the stop",
         )
+
+
+def _lasts(graph: Graph, symbol: Symbol) -> list[Node]:
+    """What reads at the last point along the dim."""
+    return [node for node in graph.nodes.values() if node.is_last and node.attr("along") == symbol]
 
 
 def first_asked(graph: Graph, demands: Mapping[int, Demand], symbol: Symbol) -> Mapping[int, int]:

@@ -172,7 +172,12 @@ class Dim(IndexExpression):
 
     @property
     def last(self) -> IndexExpression:
-        """The last point: `t.size - 1`, and of a dim of which rows have lengths of their own that of a row."""
+        """The last point: `t.size - 1`, and of a dim of which rows have lengths of their own that of a row.
+
+        After `tp.stop_when(t, ...)` the last point that is kept, of a row where each ends by itself.
+        """
+        if self.program.builder.ends_early(self.symbol):
+            return IndexExpression(self.program, symbolic.var(self.symbol.of_kind("last")))
         return IndexExpression(self.program, last_point(self.program, self.symbol))
 
 

@@ -26,6 +26,8 @@ from tempo.symbolic import Context, Expr, Symbol, const, maximum, minimum, var
 
 Index = Mapping[Symbol, Point | Slice]
 
+_WHOLE_ROW = "leave it out: a slice ends where the row does"
+
 
 def positions(x: RecurrentTensor, key: Any, what: str = "an index") -> tuple[tuple[Symbol, Any], ...]:
     """The dims of `x` with what the user wrote for each, in the order of the dims; dims not named are left out."""
@@ -91,11 +93,30 @@ def _read_positions(x: RecurrentTensor, given: Iterable[tuple[Symbol, Any]]) -> 
 def _read_at_last(x: RecurrentTensor, symbol: Symbol, expr: Expr) -> RecurrentTensor:
     builder = x.program.builder
     data = read_at(x, {symbol: Slice(const(0), builder.size(symbol))})
+    if builder.ends_early(symbol):
+        _check_is_last(symbol, expr)
+        name = f"{x.name}[{expr}]" if x.name else str(expr)
+        return RecurrentTensor(x.program, builder.at_end(symbol, data.edge, name), x.weak)
     if symbol not in builder.lengths:
         return movement.gather(data, index_value(expr), 0)
+    if unknown := [each for each in lasts(expr) if each.of_kind("dim") not in builder.lengths]:
+        fail(
+            f"the index at {symbol.name} is {expr}, and {unknown[0]} is known when a loop has ended",
+            f"read at its value: x.gather({symbol.name}, tp.as_tensor({expr}))",
+        )
     found = movement.gather(data, index_value(expr), 0, in_row=True)
     builder.last_reads[found.edge.node] = expr
     return found
+
+
+def _check_is_last(symbol: Symbol, expr: Expr) -> None:
+    if expr != var(symbol.of_kind("last")):
+        fail(
+            f"the index at {symbol.name} is {expr}, and of what ends early along {symbol.name} the last point alone is "
+            "known when it has ended",
+            f"name what is before it at each point, y = tp.cases(({symbol.name} > 0, x.at({symbol.name}={symbol.name} "
+            f"- 1)), 0), and read y at {symbol.name}.last",
+        )
 
 
 def _position(x: RecurrentTensor, symbol: Symbol, item: Any) -> Point | Slice:
@@ -146,7 +167,9 @@ def bounds(x: RecurrentTensor, item: slice, size: Expr, name: str) -> tuple[Expr
     what = f"a bound of the slice at {name}"
     for bound in (item.start, item.stop):
         if isinstance(bound, IndexExpression) and lasts(bound.expr):
-            fail(f"{what} is {bound}, which differs from row to row", "leave it out: a slice ends where the row does")
+            early = any(x.program.builder.ends_early(each.of_kind("dim")) for each in lasts(bound.expr))
+            hint = "sum up while the loop runs, and read the sum at the last point" if early else _WHOLE_ROW
+            fail(f"{what} is {bound}, which differs from row to row", hint)
     start = const(0) if item.start is None else from_end(to_expr(item.start, x.program, what), item.start, size)
     stop = size if item.stop is None else from_end(to_expr(item.stop, x.program, what), item.stop, size)
     if Symbol(name, "dim") in x.program.builder.lengths:

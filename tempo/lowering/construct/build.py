@@ -70,7 +70,7 @@ def make_buffers(program: Clustered, storage: Mapping[Value, Storage]) -> Buffer
     """Those of a program's values, of what it is given, and of its outputs."""
     buffers, graph = Buffers(), program.graph
     for id in sorted(graph.reachable()):
-        if graph.nodes[id].is_given:
+        if graph.nodes[id].is_given and graph.nodes[id].attr("role") != "last":
             _add_given(program, graph.nodes[id], buffers)
     shared = _stored_in_output(program, storage)
     for output in graph.outputs:
@@ -167,7 +167,8 @@ class _Builder:
         self.tables = {name: index for index, name in enumerate(tables)}
         self.table_nodes = dict(enumerate(tables.values()))
         self.stops = Stops.of(program, places)
-        self.lowering = RunLowering(program, self.buffers.of_value, self.buffers.written_outputs, storage, checks)
+        made = self.buffers
+        self.lowering = RunLowering(program, made.of_value, made.written_outputs, storage, checks, self.lasts())
         self.segments: list[Segment] = []
         self.functions: list[Node] = []
         self.offsets: dict[int, Offsets] = {}
@@ -232,6 +233,13 @@ class _Builder:
         )
         writes = (self.lowering.writes((node.id, at), f"y{at}", here) for at in range(len(node.results)))
         return CallHost(len(self.functions) - 1, run.point, reads, trimmed, tuple(chain.from_iterable(writes)))
+
+    def lasts(self) -> dict[int, Buffer]:
+        """The inputs that are what a loop has at its last point, each with the buffer of that."""
+        nodes = self.program.graph.nodes
+        asked = (nodes[id] for id in sorted(self.program.graph.reachable()) if nodes[id].is_input)
+        outputs = self.buffers.outputs
+        return {each.id: self.buffers.found[outputs[each.port]] for each in asked if each.port.role == "last"}
 
     # -- where a run stands when a call fails ----------------------------------------------------------------------
 

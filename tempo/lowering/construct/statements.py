@@ -19,6 +19,7 @@ from tempo.loop_ir.ir import (
     WindowIndex,
     Write,
 )
+from tempo.lowering.construct.last_points import LastRead, last_read, refuse
 from tempo.lowering.scheduling.clusters import Cluster, Clustered, Value
 from tempo.lowering.storage.assignment import Home, Storage
 from tempo.sdg.graph import Case, Edge, Node, Point, Slice, TensorType
@@ -41,7 +42,10 @@ class Moving:
 
     def at(self, axis: int, index: Expr) -> Moving:
         """The element `index` of an axis, which keeps one position."""
-        attrs = cut_attrs(self.type.shape, axis, index, const(1))
+        return self.cut(axis, index, const(1))
+
+    def cut(self, axis: int, start: Expr, length: Expr) -> Moving:
+        attrs = cut_attrs(self.type.shape, axis, start, length)
         return self._by("slice", attrs["lengths"], **attrs)
 
     def transposed(self, order: tuple[int, ...]) -> Moving:
@@ -66,7 +70,7 @@ Here = Mapping[Symbol, Expr]
 
 class RunLowering:
     """Lowers runs. `of_value` holds the buffers of the values that have one; the others are names in the block, but
-    for those `moved`, which are in the buffer of a definition.
+    for those `moved`, which are in the buffer of a definition. `lasts`: of inputs of role "last", their buffers.
     """
 
     def __init__(
@@ -76,7 +80,9 @@ class RunLowering:
         written_outputs: Mapping[Value, list[Buffer]],
         storage: Mapping[Value, Storage],
         checks: bool,
+        lasts: Mapping[int, Buffer],
     ) -> None:
+        self.lasts = lasts
         self.program, self.graph = program, program.graph
         self.of_value, self.written_outputs = of_value, written_outputs
         self.homes = {value: each.home for value, each in storage.items() if each.home is not None}
@@ -199,6 +205,8 @@ class RunLowering:
         value, name = (edge.node, edge.result), f"{self.name(node)}__{number}"
         if value in self.moved:
             return self._at_home(self.homes[value], name, edge, here, cluster, block)
+        if edge.node in self.lasts:
+            return self._at_the_last(name, edge, here, cluster, block)
         if value not in self.of_value:
             return self.name(self.graph.nodes[edge.node], edge.result)
         read = self.read_edge(name, edge, here, cluster)
@@ -218,9 +226,36 @@ class RunLowering:
         value = edge.node, edge.result
         if value in self.moved:
             return self._read_at_home(result, self.homes[value], edge, here, cluster)
+        if edge.node in self.lasts:
+            last = self._last_read(edge, here, cluster)
+            if not last.is_direct:
+                raise refuse(self.graph.nodes[edge.node])
+            return Read(result, self.lasts[edge.node].id, last.index)
         buffer = self.of_value[value]
         index = (self._entry(edge.map[axis.position], axis, here, cluster) for axis in buffer.axes)
         return Read(result, buffer.id, tuple(index))
+
+    def _last_read(self, edge: Edge, here: Here, cluster: Cluster) -> LastRead:
+        return last_read(
+            self.graph.nodes[edge.node],
+            edge,
+            self.lasts[edge.node],
+            lambda index, axis: self._entry(index, axis, here, cluster),
+        )
+
+    def _at_the_last(self, name: str, edge: Edge, here: Here, cluster: Cluster, block: list[Statement]) -> str:
+        """The name of what an edge reads at the last point of a loop that was left."""
+        given, last = self.graph.nodes[edge.node], self._last_read(edge, here, cluster)
+        block.append(Read(name, self.lasts[edge.node].id, last.index))
+        made = Moving(name, name, TensorType(last.shape, given.dtype))
+        for axis, index in last.cuts:
+            if isinstance(index, Slice) and not self._inside(index, last.shape[axis], cluster):
+                raise refuse(given)
+            made = made.cut(axis, *(each.substitute(here) for each in _bounds(index)))
+        kept = tuple(size for axis, size in enumerate(made.type.shape) if axis not in last.gone)
+        made = made.reshaped(kept).transposed(last.order)
+        block.extend(made.statements)
+        return made.name
 
     def _at_home(self, home: Home, name: str, edge: Edge, here: Here, cluster: Cluster, block: list[Statement]) -> str:
         """The name of what an edge reads of a value that lives in the buffer of a definition; of a row, as it was."""
@@ -300,6 +335,11 @@ class RunLowering:
         if not base or not base.isascii() or base[0].isdigit() or base in _TAKEN:
             return f"v{number}"
         return f"{base}_{number}"
+
+
+def _bounds(index: Point | Slice) -> tuple[Expr, Expr]:
+    """Where what is read begins, and how many positions it has."""
+    return (index.index, const(1)) if isinstance(index, Point) else (index.start, index.seen)
 
 
 def _shifted(index: Point | Slice, by: Expr) -> Point | Slice:

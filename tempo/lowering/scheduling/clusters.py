@@ -153,7 +153,7 @@ def build_problem(
 ) -> SchedulingProblem:
     """`outermost` is the dim that the caller wants to step through, if any, `seconds` how long scheduling may take."""
     statements = tuple(_statement(program, cluster) for cluster in program.clusters)
-    dependences = (*_data(program), *_order(program), *_before_and_after_stops(program))
+    dependences = (*_data(program), *_order(program), *_before_and_after_stops(program), *_at_the_last(program))
     return SchedulingProblem(program.graph.dims, statements, dependences, facts, outermost, seconds)
 
 
@@ -262,6 +262,19 @@ def _read_though_it_ends(program: Clustered, reader: Cluster, dim: Symbol, stop:
         read = zip(source.domain, intervals(edge), strict=True)
         relation = (_whole(graph, symbol) if each.lo.dims() | each.hi.dims() else each for symbol, each in read)
         yield Dependence(source.name, stop.name, tuple(relation), var(dim).eq(0), "order")
+
+
+def _at_the_last(program: Clustered) -> Iterator[Dependence]:
+    """What is read at the last point of a dim is there when the loop over it has ended."""
+    graph, cluster_of = program.graph, program.cluster_of()
+    made = {output.port: output for output in graph.outputs if output.role == "last"}
+    for cluster in program.clusters if made else ():
+        edges = (edge for id in cluster.nodes for _, edge in graph.nodes[id].reads())
+        given = dict.fromkeys(graph.nodes[edge.node].port for edge in edges if graph.nodes[edge.node].is_input)
+        for output in (made[port] for port in given if port in made):
+            source = cluster_of[output.edge.node]
+            relation = tuple(_whole(graph, symbol) for symbol in source.domain)
+            yield Dependence(source.name, cluster.name, relation, TRUE, "order")
 
 
 def _same(symbol: Symbol) -> Interval:

@@ -41,3 +41,25 @@ def test_a_graph_without_rows_stays_as_it_is() -> None:
         tp.output("x", x)
         tp.stop_when(t, x > 1)
     assert rows_masked(program.graph()) is program.graph()
+
+
+def test_what_is_read_at_the_last_point_is_held_and_given_again() -> None:
+    with tp.Program() as program:
+        b, t, s = tp.dims("b t s")
+        x = tp.input("x", (3,), (b, t))
+        tp.stop_when(t, x.sum(axis=0) > 1, each=b)
+        tp.output("last", x[b, t.last] * tp.as_tensor(s))
+        x[b, t.last] + 1  # nobody asks for it
+        tp.as_tensor(t.last)
+    graph = program.graph()
+    validate(graph)
+    assert parse(str(graph)) == graph
+    assert sum(node.is_last for node in graph.nodes.values()) == 2
+    made = rows_masked(graph)
+    validate(made)
+    assert parse(str(made)) == made
+    (last,) = (each for each in made.outputs if each.role == "last")
+    (given,) = (each for each in made.nodes.values() if each.is_input and each.port == last.port)
+    assert last.last_along == t.symbol
+    assert given.domain == last.layout[:1] == (b.symbol,)
+    assert not any(node.is_last for node in made.nodes.values() if node.id in made.reachable())
