@@ -177,9 +177,27 @@ def positions(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
     return x * tp.as_tensor(row.t == row.t.last) + tp.as_tensor(row.t.last // 2 + row.t % 2)
 
 
+def picked(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    """At indices that the run makes: one, some, and one for each point of the row."""
+    b, t, count = row.b, row.t, tp.maximum(tp.as_tensor(row.t.last) + 1, 1)
+    at = (tp.as_tensor(t) * 2 + 1) % count
+    some = x.gather(t, tp.stack([at, count - 1 - at, at * 0]))
+    every = x.gather(t, at[b, row.points()] if row.ragged else at[row.points()])
+    return x.gather(t, at, within=row.points()) * 0.5 + (some * some).sum(axis=0) + tp.sin(every).sum(axis=0)
+
+
+def picked_behind(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
+    """Half way to the end of the row, in a recurrence and for it."""
+    b, t, h = row.b, row.t, row.recurrent(name)
+    seen = x.gather(t, tp.as_tensor(t) + tp.as_tensor(t.last - t + 1) // 2, within=row.points(t))
+    h[b, 0] = seen
+    h[b, t + 1] = tp.tanh(h + seen[b, t + 1])
+    return h
+
+
 STATEMENTS: Sequence[Statement] = (
     forwards, backwards, in_turn, shifted_left, from_the_end, ahead, reversed_, window, so_far, attention, mean, normed,
-    pooled, biased, crossed, twice_asked, mirrored, squares, normalized, looked_up, positions,
+    pooled, biased, crossed, twice_asked, mirrored, squares, normalized, looked_up, positions, picked, picked_behind,
 )  # fmt: skip
 
 
@@ -550,6 +568,87 @@ WRONG: dict[str, tuple[Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor], Any], type
         "calls the host at each point of b",
     ),
 }
+
+
+def at_indices(dtype: str, start: int = 0) -> tp.Program:
+    """What is read of rows at indices that are given, and how often by its gradient."""
+    with tp.Program() as program:
+        b, s = tp.dim("b"), tp.dim("s")
+        t = tp.dim("t", lengths=tp.input("n", (), (b,), "int32"))
+        x = tp.input("x", (), (b, t))
+        within = slice(start, t.size) if start else None
+        y = x.gather(t, tp.input("i", (2,), (b, s), dtype), within=within)
+        tp.output("y", y)
+        tp.output("often", tp.grad(y[:, :].sum(), x))
+    return program
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "int64"])
+@pytest.mark.parametrize("start", [0, 1])
+def test_rows_are_read_at_indices(target: Target, dtype: str, start: int) -> None:
+    n, random = np.array([3, 2, 5, 2], np.int32), np.random.default_rng(0)
+    i = np.stack([random.integers(start, count, (6, 2)) for count in n]).astype(dtype)
+    x = np.where(np.arange(5) < n[:, None], numbers((4, 5)), np.nan).astype(np.float32)
+    often = np.stack([np.bincount(each.ravel(), minlength=5) for each in i])
+    expected = {"y": np.stack([row[at] for row, at in zip(x, i)]), "often": often}
+    target.agrees(at_indices(dtype, start), expected, n=n, x=x, i=i)
+
+
+@pytest.mark.few_configurations
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("wrong", [-1, 0, 2, 3, 4, 5, 9, 2**30 - 1])
+def test_an_index_behind_a_row_is_an_error_at_its_point(target: Target, start: int, wrong: int) -> None:
+    n, i = np.array([3, 2, 4], np.int32), np.full((3, 3, 2), 1, np.int32)
+    x, i[1, 2, 1] = numbers((3, 4)) + 9, wrong
+    program = at_indices("int32", start)
+    clamped = target.compile(program, checks=False)(n=n, x=x, i=i)
+    at = np.clip(i, start, n[:, None, None] - 1)
+    wanted = np.take_along_axis(x, at.reshape(3, -1), 1).reshape(i.shape)
+    np.testing.assert_array_equal(target.to_numpy(clamped["y"]), wanted)
+    if start <= wrong < 2:
+        target.agrees(program, n=n, x=x, i=i, options={"checks": True})
+        return
+    where = f"index {wrong} is out of range.*'x' at b = 1, s = 2, element 1"
+    with pytest.raises(tp.IndexOutOfRangeError, match=where) as caught:
+        target.compile(program, checks=True)(n=n, x=x, i=i)
+    assert ("of its row" in str(caught.value)) == (wrong >= 2)
+    assert caught.value.location is not None
+    assert "x.gather(t" in caught.value.location.text
+
+
+@pytest.mark.few_configurations
+def test_an_empty_row_has_nothing_at_any_index(target: Target) -> None:
+    n, i = np.array([2, 0], np.int32), np.zeros((2, 1, 2), np.int32)
+    x = np.where(np.arange(3) < n[:, None], numbers((2, 3)) + 9, np.nan).astype(np.float32)
+    found = target.compile(at_indices("int32"), checks=False)(n=n, x=x, i=i)
+    np.testing.assert_array_equal(target.to_numpy(found["y"]), [[[x[0, 0]] * 2], [[0, 0]]])
+    np.testing.assert_array_equal(target.to_numpy(found["often"]), [[2, 0, 0], [0, 0, 0]])
+    with pytest.raises(tp.IndexOutOfRangeError, match="index 0 is out of range.* at b = 1, s = 0"):
+        target.compile(at_indices("int32"), checks=True)(n=n, x=x, i=i)
+
+
+@pytest.mark.few_configurations
+def test_indices_behind_a_reader_of_no_point_are_nobodys_in_rows(target: Target) -> None:
+    """What reads a row at an index may be of a row itself."""
+    with tp.Program() as program:
+        b = tp.dim("b")
+        t = tp.dim("t", lengths=tp.input("n", (), (b,), "int32"))
+        u = tp.dim("u", lengths=tp.input("m", (), (b,), "int32"))
+        given, at = tp.input("x", (2,), (b, t)), tp.input("i", (), (b, u), "int32")
+        taken = given.gather(t, at)
+        tp.output("y", taken)
+        tp.output("sums", (given.gather(t, at[b, :]) * 2).sum(axis=0))
+        tp.output("gradient", tp.grad((taken * taken)[b, :].sum()[:].sum(), given))
+    n, m = np.array([3, 0, 2], np.int32), np.array([2, 0, 3], np.int32)
+    i = np.array([[2, 0, 99], [-5, 7, 7], [1, 1, 0]], np.int32)
+    x = np.where(np.arange(4)[:, None] < n[:, None, None], numbers((3, 4, 2)), np.nan).astype(np.float32)
+    y = np.zeros((3, 3, 2), np.float32)
+    y[0, :2], y[2] = x[0, [2, 0]], x[2, [1, 1, 0]]
+    gradient = np.zeros((3, 4, 2), np.float32)
+    for row, point, place in ((0, 2, 0), (0, 0, 1), (2, 1, 0), (2, 1, 1), (2, 0, 2)):
+        gradient[row, point] += 2 * y[row, place]
+    expected = {"y": y, "sums": 2 * y.sum(1), "gradient": gradient}
+    target.agrees(program, expected, n=n, m=m, x=x, i=i, options={"checks": True})
 
 
 @pytest.mark.one_configuration

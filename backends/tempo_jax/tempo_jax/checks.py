@@ -83,7 +83,8 @@ class ErrorWord:
         valid = [each for each in lengths[at - 1 : at] if each.symbols() <= known.keys()]
         size = int(valid[0].evaluate(known)) if valid else data.shape[compute.attrs["axis"] + at - 1]
         within = within_at(compute.attrs, where, self._sizes)
-        raise out_of_range(given, size, compute.name, where, place, compute.location, within)
+        in_row = bool(compute.attrs.get("row"))
+        raise out_of_range(given, size, compute.name, where, place, compute.location, within, in_row)
 
     def _resolve(self, extent: Expr) -> int:
         return int(extent.evaluate(self._sizes))

@@ -9,7 +9,7 @@ from typing import Any
 from tempo import dtypes
 from tempo.errors import DomainError, IndexExpressionError, ShapeError, user_location
 from tempo.language.conversion import as_tensor, cast, index_value, integers
-from tempo.language.functions import movement
+from tempo.language.functions import elementwise, movement
 from tempo.language.indexing.expression import (
     Dim,
     IndexCondition,
@@ -20,9 +20,9 @@ from tempo.language.indexing.expression import (
     show,
     to_expr,
 )
-from tempo.language.tensor import RecurrentTensor, open_program
+from tempo.language.tensor import RecurrentTensor, apply, open_program
 from tempo.sdg.graph import Edge, Node, Point, Slice
-from tempo.symbolic import Context, Expr, Symbol, const, maximum, minimum, var
+from tempo.symbolic import LARGEST_SIZE, Context, Expr, Symbol, const, maximum, minimum, var
 
 Index = Mapping[Symbol, Point | Slice]
 
@@ -221,7 +221,8 @@ def gather(x: RecurrentTensor, dim: Dim | str, index: Any, within: slice | None 
 
     Result: the domain of `index` with the other dims of this tensor, shape `index.shape + self.shape`. `within` is
     the promise that the values lie in `lo:hi` (default `0:dim.size`); one outside raises `IndexOutOfRangeError`
-    when the program runs with checks, and is clamped otherwise.
+    when the program runs with checks, and is clamped otherwise. Along a dim of which rows have lengths of their own
+    they lie in the row as well; without checks what is read of a row of none is 0.
     """
     # A slice read over `within`, gathered along its axis at `index - lo`.
     symbol = _named_symbol(x, dim)
@@ -235,11 +236,50 @@ def gather(x: RecurrentTensor, dim: Dim | str, index: Any, within: slice | None 
     rows = read_at(x, {symbol: part})
     positions = integers(as_tensor(index))
     said = None if within is None else (start, stop)
+    if symbol in x.program.builder.lengths and not _goes_before(x.program.builder.context, symbol, part):
+        return _gather_in_row(x, symbol, part, positions, said)
     if start == const(0):
         return movement.gather(rows, positions, 0, within=said)
     if dtypes.kind(positions.dtype) == "uint" or dtypes.itemsize(positions.dtype) < 4:
         positions = cast(positions, "int32")  # the difference may be negative
     return movement.gather(rows, positions - index_value(start), 0, within=said)
+
+
+def _goes_before(context: Context, symbol: Symbol, part: Slice) -> bool:
+    """Whether all points of the slice are up to the reader's own, so that a row that has this one has them."""
+    last = part.start + part.length - 1
+    return symbol in last.dims() and context.implies(last.le(var(symbol)))
+
+
+def _gather_in_row(
+    x: RecurrentTensor, symbol: Symbol, part: Slice, index: RecurrentTensor, within: tuple[Expr, Expr] | None
+) -> RecurrentTensor:
+    """Of a part of a row, what is before the row's end.
+
+    j = i < n - lo ? i : i + size            out of range wherever i is not in the row
+    x[lo + min(positions[j], n - lo - 1)]    in the row, where that has points
+    """
+    program, size = x.program, index_value(part.length)
+    if dtypes.kind(index.dtype) == "uint" or dtypes.itemsize(index.dtype) < 4:
+        index = cast(index, "int32")
+    index = cast(elementwise.clip(index - index_value(part.start), -LARGEST_SIZE, LARGEST_SIZE - 1), "int32")
+    lengths = cast(RecurrentTensor(program, program.builder.lengths[symbol]), "int32")
+    count = elementwise.clip(lengths - index_value(part.start), 0, size)
+    outside = elementwise.where(index < count, index, index + size)
+    attrs: dict[str, Any] = {
+        "axis": 0,
+        "batch": 0,
+        "checked": True,
+        "data": repr(x.name) if x.name else "",
+        "row": True,
+    }
+    if within is not None:
+        attrs["within"] = within
+    line = apply("iota", attrs={"shape": (part.length,), "axis": 0, "dtype": "int32"})
+    known = elementwise.minimum(apply("gather", line, outside, attrs=attrs), count - 1)
+    found = movement.gather(read_at(x, {symbol: part}), known, 0, in_row=True)
+    there = movement.expand_dims(count > 0, tuple(range(found.ndim))) if found.ndim else count > 0
+    return elementwise.where(there, found, cast(as_tensor(0), found.dtype))
 
 
 def _named_symbol(x: RecurrentTensor, dim: Any) -> Symbol:

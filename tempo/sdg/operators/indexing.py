@@ -9,7 +9,8 @@ An index is out of range below 0 or from the size on: an `IndexOutOfRangeError` 
 `lengths`, passed at run time, so many positions of each indexed axis of a gather count, whatever its size. Where
 dims were lifted, `layout` says what the axes of checked indices are: `t - 1` has the point t at position t - 1. Of dims
 that were taken apart, `origin` says what they are of their parts. For messages alone: `within`, from where to where the
-user counts them, and `data`, what they index.
+user counts them, `data`, what they index, and `row`: an index behind the end of its row is given as one of so many more
+as the axis has positions.
 """
 
 from __future__ import annotations

@@ -25,11 +25,17 @@ def out_of_range(
     place: Sequence[int],
     location: Location | None,
     within: tuple[int, int] | None = None,
+    in_row: bool = False,
 ) -> IndexOutOfRangeError:
-    """The error; `place` is that among the indices, `within` what they count from and end at where it is no axis."""
+    """The error; `place` is that among the indices, `within` what they count from and end at where it is no axis.
+    `in_row`: one behind the end of a row is given as one of so many more."""
+    if in_row and index >= size:
+        index -= size
     message = f"index {index} is out of range for an axis of size {size}"
     if within is not None:
         message = f"index {index + within[0]} is out of range for within=slice({within[0]}, {within[1]})"
+    if in_row and index >= 0:
+        message = message.replace(" for ", " of its row, for ", 1)
     message += f" of {tensor}" if tensor else ""
     if point:
         message += " at " + ", ".join(f"{symbol.name} = {value}" for symbol, value in sorted(point.items()))
@@ -147,7 +153,8 @@ def located(
             parts = {**lifted, **point(sys._getframe(1).f_locals)}
             at = put_together(parts, attrs.get("origin", ()), sizes or {})
             within = within_at(attrs, at, sizes or {})
-            raise out_of_range(index, size, tensor, at, place, location, within) from None
+            in_row = bool(attrs.get("row"))
+            raise out_of_range(index, size, tensor, at, place, location, within, in_row) from None
 
     return call
 
