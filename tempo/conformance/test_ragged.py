@@ -360,6 +360,26 @@ def test_rows_of_several_dims_and_a_row_of_none(target: Target) -> None:
     assert outputs.lengths["u"] == 3
 
 
+def test_outputs_of_points_of_two_kinds_of_rows(target: Target) -> None:
+    with tp.Program() as program:
+        b = tp.dim("b")
+        t = tp.dim("t", lengths=tp.input("n", (), (b,), "int32"))
+        u = tp.dim("u", lengths=tp.input("m", (), (b,), "int32"))
+        x, y = tp.input("x", (), (b, t)), tp.input("y", (), (b, u))
+        tp.output("first of x", x[b, 0])
+        tp.output("last of y", y[b, u.last])
+        tp.output("first of y", y[b, 0])
+        tp.output("sums", x[b, :].sum(axis=0))
+    n, m, given, other = np.array([2, 1]), np.array([1, 3]), numbers((2, 2)), numbers((2, 3), seed=1)
+    expected = {
+        "first of x": given[:, 0],
+        "last of y": other[[0, 1], m - 1],
+        "first of y": other[:, 0],
+        "sums": np.where(np.arange(2) < n[:, None], given, 0).sum(1),
+    }
+    target.agrees(program, expected, n=n.astype(np.int32), m=m.astype(np.int32), x=given, y=other)
+
+
 def test_indices_behind_a_row_are_nobodys(target: Target) -> None:
     """Padding of any value, -100 as in PyTorch's losses, is read by none."""
 

@@ -18,7 +18,6 @@ from tempo.errors import (
     ProgramError,
     ShapeError,
     SizeError,
-    UnsupportedError,
     user_location,
 )
 from tempo.language.indexing.expression import Dim, IndexExpression, show, to_expr
@@ -332,8 +331,10 @@ def dim(name: str, size: int | IndexExpression | None = None, *, lengths: Recurr
     `lengths`: an integer input of shape () over earlier dims, the *rows*, each of which has so many points along the
     dim, 0 to `t.size`. What is declared over the dim has the rows' dims, too. Points behind a row's end do not exist:
     they have no value and no share in a sum, a maximum, a softmax, a contraction or a mean; outputs are zero there, and
-    `outputs.lengths["t"]` are the lengths. `t.last` is a row's last point: of the row that is read, where it is an
-    index (`x[0, t.last]`), of the own one in a condition. `t.size` stays the size of the arrays.
+    `outputs.lengths["t"]` are the lengths. Rows may be points of other rows (sentences of a document, words of each of
+    them): those that are not there have no points, whatever their lengths say. `t.last` is a row's last point: of the
+    row that is read, where it is an index (`x[0, t.last]`), of the own one in a condition. `t.size` stays the size of
+    the arrays.
     A read behind a row's end is a `DomainError`, a maximum or mean of an empty row a `ShapeError`, when the program
     runs; lengths out of range are a `SizeError`.
 
@@ -396,12 +397,9 @@ def _lengths(program: Program, name: str, lengths: Any) -> Edge:
         raise DTypeError(f"{what} are {node.dtype}", location=user_location(), hint='they are integers: "int32"')
     if node.shape:
         raise ShapeError(f"{what} have the shape {show_sizes(node.shape)}, and it is ()", location=user_location())
-    if any(symbol in program.builder.lengths for symbol in node.domain):
-        raise UnsupportedError(
-            f"{what} vary along a dim whose rows have lengths of their own", location=user_location()
-        )
-    edge: Edge = lengths.edge
-    return edge
+    from tempo.language.rows import of_those_there  # which is written with tensors
+
+    return of_those_there(program, lengths.edge)
 
 
 def dims(names: str) -> tuple[Dim, ...]:

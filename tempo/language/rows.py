@@ -15,7 +15,8 @@ from tempo.errors import DefinitionError, user_location
 from tempo.language.conversion import condition_value
 from tempo.language.indexing.expression import fail, lasts
 from tempo.language.program import Program
-from tempo.sdg.graph import Case
+from tempo.sdg.graph import Case, Edge, Port, identity_map
+from tempo.sdg.rewriter import Tensors
 from tempo.symbolic import (
     TRUE,
     And,
@@ -32,6 +33,18 @@ from tempo.symbolic import (
     over_counts,
     var,
 )
+
+
+def of_those_there(program: Program, lengths: Edge) -> Edge:
+    """Lengths that are 0 for rows that are points of other rows, and not there."""
+    from tempo.analysis.rows import Mask, Rows, exists, selected  # needed only where rows are in rows
+
+    builder, domain = program.builder, program.builder.nodes[lengths.node].domain
+    tensors = Tensors(builder, user_location())
+    for end in (builder.outputs[Port("rows", symbol.name)] for symbol in domain if symbol in builder.lengths):
+        rows = Rows(identity_map(end.domain), ())
+        lengths = selected(tensors, exists(end, tensors, rows), lengths, Mask(rows, 0))
+    return lengths
 
 
 def check_known(program: Program, condition: Condition) -> None:

@@ -23,6 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 from tempo.analysis.rows import OUTPUTS, Mask, Rows, ends_of, exists, is_ragged, row_ends, row_masks, selected
 from tempo.sdg.graph import Case, Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType, identity_map
@@ -41,15 +42,15 @@ def rows_masked(graph: Graph, most: Mapping[str, Edge] | None = None) -> Graph:
     if not found and not lasts:
         return graph
     rewriter = Rewriter(graph)
-    outputs = graph.outputs
+    shown: list[tuple[Output, ...]] = [(output,) for output in graph.outputs]  # what each of them becomes
+    held: list[Output] = []
     for end, masks in found:
         tensors = Tensors(rewriter, end.location)
         given = end.role == "rows"
         masking = _Given(graph, tensors, end) if given else _stopping(graph, tensors, end, (most or {}).get(end.name))
         for (id, number), each in masks.items():
             if id == OUTPUTS:
-                output = replace(outputs[number], edge=masking.masked(outputs[number].edge, each))
-                outputs = (*outputs[:number], output, *outputs[number + 1 :])
+                shown[number] = tuple(replace(made, edge=masking.masked(made.edge, each)) for made in shown[number])
                 continue
             node = rewriter.nodes[id]
             operands, cases = list(node.operands), list(node.cases)
@@ -58,12 +59,12 @@ def rows_masked(graph: Graph, most: Mapping[str, Edge] | None = None) -> Graph:
             else:
                 operands[number] = masking.masked(operands[number], each)
             rewriter.nodes[id] = replace(node, operands=tuple(operands), cases=tuple(cases))
-        outputs = tuple(made for output in outputs for made in masking.outputs(output))
+        shown = [tuple(made for output in each for made in masking.outputs(output)) for each in shown]
         if isinstance(masking, _Stopping):
-            outputs += tuple(masking.held(_last(graph, node)) for node in lasts if node.attr("along") == end.along)
-    outputs += tuple(_last(graph, node) for node in lasts if not graph.stops[node.attr("along")].rows)
+            held += (masking.held(_last(graph, node)) for node in lasts if node.attr("along") == end.along)
+    held += (_last(graph, node) for node in lasts if not graph.stops[node.attr("along")].rows)
     rewriter.nodes.update({node.id: _given_again(node) for node in lasts})
-    return replace(graph, nodes=rewriter.nodes, outputs=outputs)
+    return replace(graph, nodes=rewriter.nodes, outputs=(*chain.from_iterable(shown), *held))
 
 
 def _last(graph: Graph, node: Node) -> Output:

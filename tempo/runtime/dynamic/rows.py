@@ -67,19 +67,35 @@ class RowChecks:
         """
         found: dict[Symbol, Array] = {}
         for symbol, end in self.program.declared().ragged.items():
-            given = self._to_host(arguments.arrays[self.graph.nodes[end.edge.node].port])
+            given = self._of_those_there(end, self._to_host(arguments.arrays[self._input(end).port]), found)
             self._check_lengths(end, given, int(self.graph.dim(symbol).size.evaluate(arguments.sizes)))
             found[symbol] = given.astype(np.int32)
         for read in self._reads if found and reads else ():
             self._check(read, arguments.sizes, found)
         return {symbol.name: each for symbol, each in found.items()}
 
+    def _input(self, end: Output) -> Node:
+        """What is given of lengths; a selection leaves out rows that are not there."""
+        node = self.graph.nodes[end.edge.node]
+        while not node.is_input:
+            node = self.graph.nodes[node.operands[1].node]
+        return node
+
+    def _of_those_there(self, end: Output, given: Array, found: Mapping[Symbol, Array]) -> Array:
+        """0 for rows that are points of other rows, and not there."""
+        at: dict[Symbol, Array] = dict(zip(end.rows, np.ix_(*map(np.arange, given.shape))))
+        for symbol in end.rows:
+            if symbol in found:
+                lengths = found[symbol][tuple(at[row] for row in self.graph.ragged[symbol].rows)]
+                given = np.where(at[symbol] < lengths, given, np.zeros((), given.dtype))
+        return given
+
     def _check_lengths(self, end: Output, given: Array, size: int) -> None:
         bad = np.argwhere((given < 0) | (given > size))
         if len(bad):
             row = tuple(map(int, bad[0]))
             at = f"[{point_text(end.rows, row)}]" if row else ""
-            name = self.graph.nodes[end.edge.node].name
+            name = self._input(end).name
             raise SizeError(
                 f"{name}{at} is {given[row]}, and a row has 0 to {size} points along {end.name}", location=end.location
             )
