@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from math import prod
 
 import torch
@@ -40,8 +40,35 @@ def _dot(call: Call, device: torch.device) -> Function:
     lhs, rhs = (operand.shape for operand in call.operands)
     axes = [tuple(call.attrs[name]) for name in ("lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch")]
     if call.result.dtype in HALF and device.type == "cpu":
+        if call.result.dtype == "bfloat16" and _multiplies_bfloat16():
+            return _of_matrices(lhs, rhs, *axes)
         return _matrix_by_vector(call) or in_float32(contraction(lhs, rhs, *axes), call)
     return contraction(lhs, rhs, *axes)
+
+
+@cache
+def _multiplies_bfloat16() -> bool:
+    """Whether the processor has instructions for it (AVX-512 BF16): torch's products of matrices use them, and take a
+    quarter of the time of float32. Those of a matrix by a vector do not, and take five times as long."""
+    return torch.cpu._is_avx512_bf16_supported()
+
+
+def _of_matrices(
+    lhs: Ints, rhs: Ints, lhs_contract: Axes, rhs_contract: Axes, lhs_batch: Axes, rhs_batch: Axes
+) -> Function:
+    """A contraction of which a vector is a matrix of one row."""
+    if not lhs_contract or min(len(lhs), len(rhs)) > 1:
+        return contraction(lhs, rhs, lhs_contract, rhs_contract, lhs_batch, rhs_batch)
+    shape = (*_left(lhs, lhs_contract), *_left(rhs, rhs_contract))
+    rows = [(1, *each) if len(each) == 1 else each for each in (lhs, rhs)]
+    at = [(1,) if len(each) == 1 else axes for each, axes in ((lhs, lhs_contract), (rhs, rhs_contract))]
+    multiply = contraction(*rows, *at, (), ())
+    multiply = multiply.function if isinstance(multiply, Operation) else multiply
+    return lambda x, y: multiply(x.reshape(rows[0]), y.reshape(rows[1])).reshape(shape)
+
+
+def _left(shape: Ints, contracted: Axes) -> Ints:
+    return tuple(shape[axis] for axis in _without(len(shape), contracted))
 
 
 _FEW = 4  # rows up to which the kernel for int8 is faster than a copy as floats and a product of these
