@@ -11,19 +11,10 @@ import numpy as np
 import pytest
 
 import tempo as tp
+from tempo.conformance.stopping_rows import LENGTHS, START, halves, halves_of_rows
 from tempo.conformance.target import Target, numbers, typical
 
 HERE = Path(__file__).name
-START = np.array([1, 0.5, 4, 0.1], np.float32)
-LENGTHS = np.array([3, 2, 5, 1], np.int32)
-"""How often START is halved until it is below 0.3, and one more."""
-
-
-def halves(b: tp.Dim, t: tp.Dim) -> tp.RecurrentTensor:
-    x = tp.recurrent("x", (), (b, t))
-    x[b, 0] = tp.input("start", (), (b,))
-    x[b, t + 1] = x / 2
-    return x
 
 
 def test_what_does_not_vary_along_the_dim_reads_the_last_point_of_a_row(target: Target) -> None:
@@ -94,11 +85,7 @@ def test_a_stop_of_the_whole_run_has_one_last_point(target: Target, limit: float
 def test_rows_that_are_not_there_have_no_last_point(target: Target, lengths: list[int]) -> None:
     """Points behind the end of other rows: nobody sees what would be read there."""
     with tp.Program() as program:
-        b, t = tp.dim("b"), tp.dim("t")
-        s = tp.dim("s", lengths=tp.input("n", (), (b,), tp.int32))
-        h = tp.recurrent("h", (), (b, t, s))
-        h[b, 0, s] = tp.input("x", (), (b, s))
-        h[b, t, s] = h[b, t - 1, s] / 2
+        b, t, s, h = halves_of_rows()
         tp.stop_when(t, h < 1, each=(b, s))
         last = h[b, t.last, s]
         tp.output("last", last)

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 import tempo as tp
+from tempo.conformance.stopping_rows import LENGTHS, START, halves, halves_of_rows
 from tempo.conformance.target import Array, Target, numbers
 
 HERE = Path(__file__).name
-START = np.array([1, 0.5, 4, 0.1], np.float32)
-LENGTHS = np.array([3, 2, 5, 1], np.int32)
-"""How often START is halved until it is below 0.3, and one more."""
 
 
 def halving(limit: float = 0.3) -> tp.Program:
@@ -33,13 +31,6 @@ def halving(limit: float = 0.3) -> tp.Program:
         tp.output("first", x[:, 0] * 3)
         tp.stop_when(t, x < limit, each=b)
     return program
-
-
-def halves(b: tp.Dim, t: tp.Dim) -> tp.RecurrentTensor:
-    x = tp.recurrent("x", (), (b, t))
-    x[b, 0] = tp.input("start", (), (b,))
-    x[b, t + 1] = x / 2
-    return x
 
 
 def there(size: int) -> Array:
@@ -184,11 +175,7 @@ def test_two_loops_end_each_for_itself(target: Target) -> None:
 def test_rows_that_are_not_there_have_no_points_and_keep_nobody(target: Target, lengths: list[int]) -> None:
     """Points behind the end of other rows."""
     with tp.Program() as program:
-        b, t = tp.dim("b"), tp.dim("t")
-        s = tp.dim("s", lengths=tp.input("n", (), (b,), tp.int32))
-        h = tp.recurrent("h", (), (b, t, s))
-        h[b, 0, s] = tp.input("x", (), (b, s))
-        h[b, t, s] = h[b, t - 1, s] / 2
+        b, t, s, h = halves_of_rows()
         tp.output("h", h)
         tp.stop_when(t, h < 1, each=(b, s))
     n = np.array(lengths, np.int32)

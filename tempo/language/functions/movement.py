@@ -224,13 +224,17 @@ def gather(
     batch: int = 0,
     within: tuple[Expr, Expr] | None = None,
     in_row: bool = False,
+    row_of: RecurrentTensor | None = None,
 ) -> RecurrentTensor:
     """`x` read along `axis` at `indices`; the first `batch` axes of both go together.
 
     `within`: from where to where along a dim the user said they are, where `x` is a part of it. `in_row`: the axis
-    shows a row that has a length of its own, and indices are known to lie in it.
+    shows a row that has a length of its own, and indices are known to lie in it. `row_of`: the tensor, for messages, in
+    a row of which they are to lie, where `x` has the positions of that.
     """
     attrs: dict[str, Any] = {"axis": axis, "batch": batch, "checked": not in_row}
+    if row_of is not None:
+        attrs |= {"data": repr(row_of.name) if row_of.name else "", "row": True}
     if within is not None:
         attrs["within"] = within
     if in_row:

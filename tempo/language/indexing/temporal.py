@@ -237,12 +237,16 @@ def gather(x: RecurrentTensor, dim: Dim | str, index: Any, within: slice | None 
     positions = integers(as_tensor(index))
     said = None if within is None else (start, stop)
     if symbol in x.program.builder.lengths and not _goes_before(x.program.builder.context, symbol, part):
-        return _gather_in_row(x, symbol, part, positions, said)
+        return _gather_in_row(x, rows, symbol, part, positions, said)
     if start == const(0):
         return movement.gather(rows, positions, 0, within=said)
-    if dtypes.kind(positions.dtype) == "uint" or dtypes.itemsize(positions.dtype) < 4:
-        positions = cast(positions, "int32")  # the difference may be negative
-    return movement.gather(rows, positions - index_value(start), 0, within=said)
+    return movement.gather(rows, _counted_from(positions, start), 0, within=said)
+
+
+def _counted_from(index: RecurrentTensor, start: Expr) -> RecurrentTensor:
+    if dtypes.kind(index.dtype) == "uint" or dtypes.itemsize(index.dtype) < 4:
+        index = cast(index, "int32")  # the difference may be negative
+    return index - index_value(start)
 
 
 def _goes_before(context: Context, symbol: Symbol, part: Slice) -> bool:
@@ -252,32 +256,26 @@ def _goes_before(context: Context, symbol: Symbol, part: Slice) -> bool:
 
 
 def _gather_in_row(
-    x: RecurrentTensor, symbol: Symbol, part: Slice, index: RecurrentTensor, within: tuple[Expr, Expr] | None
+    x: RecurrentTensor,
+    rows: RecurrentTensor,
+    symbol: Symbol,
+    part: Slice,
+    index: RecurrentTensor,
+    within: tuple[Expr, Expr] | None,
 ) -> RecurrentTensor:
-    """Of a part of a row, what is before the row's end.
+    """Of a part of a row of `x`, which `rows` shows, what is before the row's end.
 
     j = i < n - lo ? i : i + size            out of range wherever i is not in the row
     x[lo + min(positions[j], n - lo - 1)]    in the row, where that has points
     """
     program, size = x.program, index_value(part.length)
-    if dtypes.kind(index.dtype) == "uint" or dtypes.itemsize(index.dtype) < 4:
-        index = cast(index, "int32")
-    index = cast(elementwise.clip(index - index_value(part.start), -LARGEST_SIZE, LARGEST_SIZE - 1), "int32")
+    index = cast(elementwise.clip(_counted_from(index, part.start), -LARGEST_SIZE, LARGEST_SIZE - 1), "int32")
     lengths = cast(RecurrentTensor(program, program.builder.lengths[symbol]), "int32")
     count = elementwise.clip(lengths - index_value(part.start), 0, size)
     outside = elementwise.where(index < count, index, index + size)
-    attrs: dict[str, Any] = {
-        "axis": 0,
-        "batch": 0,
-        "checked": True,
-        "data": repr(x.name) if x.name else "",
-        "row": True,
-    }
-    if within is not None:
-        attrs["within"] = within
     line = apply("iota", attrs={"shape": (part.length,), "axis": 0, "dtype": "int32"})
-    known = elementwise.minimum(apply("gather", line, outside, attrs=attrs), count - 1)
-    found = movement.gather(read_at(x, {symbol: part}), known, 0, in_row=True)
+    known = elementwise.minimum(movement.gather(line, outside, 0, within=within, row_of=x), count - 1)
+    found = movement.gather(rows, known, 0, in_row=True)
     there = movement.expand_dims(count > 0, tuple(range(found.ndim))) if found.ndim else count > 0
     return elementwise.where(there, found, cast(as_tensor(0), found.dtype))
 

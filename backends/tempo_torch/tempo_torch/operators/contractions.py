@@ -62,9 +62,13 @@ def _of_matrices(
     shape = (*_left(lhs, lhs_contract), *_left(rhs, rhs_contract))
     rows = [(1, *each) if len(each) == 1 else each for each in (lhs, rhs)]
     at = [(1,) if len(each) == 1 else axes for each, axes in ((lhs, lhs_contract), (rhs, rhs_contract))]
-    multiply = contraction(*rows, *at, (), ())
-    multiply = multiply.function if isinstance(multiply, Operation) else multiply
+    multiply = _called(contraction(*rows, *at, (), ()))
     return lambda x, y: multiply(x.reshape(rows[0]), y.reshape(rows[1])).reshape(shape)
+
+
+def _called(function: Function) -> Function:
+    """Without what it says of operands that come turned."""
+    return function.function if isinstance(function, Operation) else function
 
 
 def _left(shape: Ints, contracted: Axes) -> Ints:
@@ -80,8 +84,7 @@ def _with_int8(call: Call, device: torch.device) -> Function:
     for, which reads the matrix as it is; else it is copied as floats for each product."""
     dtype = result_dtype(call)
     alike = replace(call, operands=tuple(replace(each, dtype=call.result.dtype) for each in call.operands))
-    multiply = _dot(alike, device)
-    multiply = multiply.function if isinstance(multiply, Operation) else multiply
+    multiply = _called(_dot(alike, device))
     lhs, rhs = call.operands
     rows, width = prod(lhs.shape[:-1]), lhs.shape[-1] if lhs.shape else 0
     plain = tuple(call.attrs["lhs_contract"]) == (len(lhs.shape) - 1,) and tuple(call.attrs["rhs_contract"]) == (1,)
