@@ -399,3 +399,37 @@ def _doubling(window: int | None) -> dict[str, Any]:
 
 def made_of(hlo: str, least: int, opcode: str) -> list[str]:
     return [each.text for each in in_loops(hlo) if each.opcode == opcode and each.elements >= least]
+
+
+# -- products in loops -------------------------------------------------------------------------------------------------
+
+
+def contracted_axes(rows: int, steps: int) -> set[str]:
+    """The axis of a matrix that products of so many rows contract, one for each step of a loop."""
+    with tp.Program() as program:
+        b, t = tp.dims("b t")
+        w, x = tp.input("w", (16, 16)), tp.input("x", (16,), (b,))
+        h = tp.recurrent("h", (16,), (b, t))
+        h[b, 0] = x
+        h[b, t + 1] = tp.tanh(w @ h)
+        tp.output("h", h)
+    draw, recorder = np.random.default_rng(0), Recorder()
+    given = {"w": draw.normal(0, 0.25, (16, 16)), "x": draw.normal(size=(rows, 16))}
+    given = {name: array.astype(np.float32) for name, array in given.items()}
+    found = tp.compile(program, backend=recorder, sizes={"t": steps})(**given)["h"]
+    np.testing.assert_allclose(
+        found, tp.compile(program, "numpy", sizes={"t": steps})(**given)["h"], rtol=1e-5, atol=1e-6
+    )
+    products = [
+        line for text in recorder.texts for line in text.splitlines() if " dot(" in line and "while/body" in line
+    ]
+    return {axis for line in products for axis in re.findall(r"rhs_contracting_dims=\{(\d)\}", line)}
+
+
+def test_a_matrix_that_all_iterations_multiply_by_is_turned_before_the_loop():
+    assert contracted_axes(rows=4, steps=50) == {"0"}
+
+
+def test_one_that_few_do_is_not():
+    assert contracted_axes(rows=4, steps=6) == {"1"}
+    assert contracted_axes(rows=64, steps=50) == {"1"}
