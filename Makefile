@@ -17,6 +17,9 @@ SUITE = $(PYTEST) -p tempo.conformance.plugin --pyargs tempo.conformance
 FEW = -m "not slow" --tempo-random-programs=15 --tempo-edges=0:3
 QUICK = $(FEW) --tempo-passes=all
 
+# Of the suite, what draws programs.
+RANDOM = .test_edges tempo.conformance.test_random_programs
+
 # Of the suite, what runs on a mesh in `make test-all`; all of it does in `tox -e mesh`.
 ON_MESH = .test_mesh $(addprefix tempo.conformance.,test_pipelines test_random_programs test_gradients test_definitions)
 
@@ -51,7 +54,8 @@ demo: $(READY)
 demo-long: $(READY)
 	$(BIN)/python examples/demo.py --long
 
-# Compiling by XLA takes a third less; `make test-all` has its whole effort with all passes, and the JAX backend's own tests.
+# Compiling by XLA takes a third less. In `make test-all` random programs and the JAX backend's own tests have its whole
+# effort, in `tox` everything has.
 OWN = $(filter-out backends/tempo_jax,$(LOCAL))
 test: export JAX_DISABLE_MOST_OPTIMIZATIONS = 1
 test: $(READY)
@@ -64,14 +68,15 @@ test-all: test
 	for backend in numpy torch; do \
 	$(SUITE) --tempo-backend=$$backend --tempo-passes=all -m "slow or one_configuration" || exit 1; \
 	$(SUITE) --tempo-backend=$$backend --tempo-passes=none $(FEW) || exit 1; done
-	$(SUITE) --tempo-backend=jax --tempo-passes=all
+	$(SUITE)$(RANDOM) --tempo-backend=jax --tempo-passes=all
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-passes=all -m slow
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-passes=none $(FEW)
 	$(SUITE).test_extents --tempo-backend=numpy --tempo-passes=each
 	$(SUITE) --tempo-backend=torch --tempo-device=cuda --tempo-fake $(QUICK)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-device=cuda --tempo-lower-only $(QUICK)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE)$(ON_MESH) --tempo-backend=jax --tempo-mesh=2 $(QUICK)
 	$(SUITE)$(ON_MESH) --tempo-backend=torch --tempo-mesh=2 $(QUICK)
-	TEMPO_CACHE=0 $(SUITE) --tempo-backend=numpy --tempo-scheduler=polyhedral --tempo-passes=few
+	TEMPO_CACHE=0 $(SUITE) --tempo-backend=numpy --tempo-scheduler=polyhedral $(QUICK)
 
 sweep: $(READY)
 	$(BIN)/python -m pytest -q -n $(JOBS) -m sweep
