@@ -298,6 +298,48 @@ def test_rows_that_are_points_of_other_rows(target: Target) -> None:
     np.testing.assert_array_equal(outputs.lengths["t"], m)
 
 
+def test_nodes_of_a_frontier_have_rows_themselves(target: Target) -> None:
+    with tp.Program() as program:
+        trees = Trees()
+        b, l, i = trees.b, trees.l, trees.i
+        k = tp.dim("k", LABELS, lengths=trees.label + 1)
+        y = tp.recurrent("y", (), (b, l, i, k))
+        y[b, l, i, 0] = 1.0
+        y[b, l, i, k] = y[b, l, i, k - 1] * 2
+        tp.output("sums", y[b, l, i, :].sum())
+        tp.output("of all", y[b, l, :, :].sum())
+    given = inputs_of([1, 2], "some")
+    expected = expected_of(grown(given), LEVELS)
+    there = np.arange(ROOM) < expected["width"][..., None]
+    sums = np.where(there, 2.0 ** (expected["label"] + 1) - 1, 0)
+    outputs = target.agrees(program, {"sums": sums, "of all": sums.sum(2)}, sizes={"l": LEVELS, "i": ROOM}, **given)
+    np.testing.assert_array_equal(outputs.lengths["k"], np.where(there, expected["label"] + 1, 0))
+
+
+def test_lengths_may_come_from_outside_while_it_runs(target: Target) -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        (n,) = tp.host_call(lambda n: n - 1, tp.stream_input("n", (), (t,), "int32"), out=[((), "int32")])
+        i = tp.dim("i", 3, lengths=n)
+        x = tp.input("x", (), (t, i))
+        tp.output("sum", x[t, :].sum())
+        tp.output("so far", x[0 : t + 1, :].sum())
+    x_ = np.where(np.arange(3) < np.array([[2], [0], [3]]), numbers((3, 3)), np.nan).astype(np.float32)
+    sums = np.nansum(x_, axis=1)
+    run = target.compile(program)
+    outputs = run(n=iter(np.array([3, 1, 4], np.int32)), x=x_)
+    np.testing.assert_allclose(target.to_numpy(outputs["sum"]), sums)
+    np.testing.assert_allclose(target.to_numpy(outputs["so far"]), np.cumsum(sums))
+    assert outputs.lengths["i"].tolist() == [2, 0, 3]
+    with pytest.raises(tp.SizeError, match=r"\[t = 2\] is 4, and a row has 0 to 3 points along i"):
+        run(n=iter(np.array([3, 1, 5], np.int32)), x=x_)
+    if not target.interprets:
+        steps = run.stream("t", n=iter(np.array([3, 5, 4], np.int32)), x=x_)
+        assert next(steps).lengths["i"] == 2
+        with pytest.raises(tp.SizeError, match=r"\[t = 1\] is 4, and a row has 0 to 3 points along i"):
+            next(steps)
+
+
 @pytest.mark.planned
 @pytest.mark.one_device
 def test_trees_are_streamed_level_by_level(target: Target) -> None:
