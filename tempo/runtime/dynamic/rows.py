@@ -1,6 +1,7 @@
-"""Rows of which the lengths are given: checked before a run, with every read that may be of a point behind their end.
+"""Rows that have lengths: these are checked, with every read that may be of a point behind a row's end.
 
-All that says so is known then, lengths, sizes, and the conditions of cases, so it is the same whatever executes a run.
+It is done before a run where lengths are inputs, and behind it with those that it has computed. All that says so is
+known then, lengths, sizes, and the conditions of cases, so it is the same whatever executes a run.
 """
 
 from __future__ import annotations
@@ -97,11 +98,10 @@ class RowChecks:
 
         Raises what `lengths` does.
         """
-        ends = self.program.declared().ragged
         lengths = {name: each for name, each in results.lengths.items() if Symbol(name, "dim") not in self._known}
         found = {Symbol(name, "dim"): each for name, each in {**arguments.lengths, **lengths}.items()}
         self.check_computed(arguments, lengths)
-        for read in self._reads if ends.keys() <= found.keys() else ():
+        for read in self._reads if found.keys() - self._known else ():
             if not self._lengths_for(read) <= self._known:
                 self._check(read, arguments.sizes, found, results.kept)
         return replace(arguments, lengths={symbol.name: each.astype(np.int32) for symbol, each in found.items()})
