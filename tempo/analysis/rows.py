@@ -111,12 +111,10 @@ def is_known(graph: Graph, end: Output) -> bool:
 
 def length_error(graph: Graph, end: Output, row: Sequence[int], length: int, size: int) -> SizeError:
     """Of what is no length of a row."""
-    node = says_lengths(graph, end)
-    what = node.name or f"the length of a row along {end.name}"
-    at = f"[{point_text(end.rows, row)}]" if row else ""
-    return SizeError(
-        f"{what}{at} is {length}, and a row has 0 to {size} points along {end.name}", location=end.location
-    )
+    name, at = says_lengths(graph, end).name, point_text(end.rows, row) if row else ""
+    named = f"{name}[{at}]" if at else name
+    what = named if name else f"the length of the row {at}" if at else "the length"
+    return SizeError(f"{what} is {length}, and a row has 0 to {size} points along {end.name}", location=end.location)
 
 
 def is_ragged(end: Output, domain: tuple[Symbol, ...]) -> bool:

@@ -15,6 +15,7 @@ import pytest
 
 import tempo as tp
 from tempo.conformance.target import Array, Target, numbers, typical
+from tempo.conformance.test_ragged import LENGTHS, STATEMENTS, Statement, check
 
 HERE = Path(__file__).name
 WIDTH, LABELS, LEVELS, ROOM = 2, 5, 5, 8
@@ -246,6 +247,11 @@ def test_rows_of_computed_lengths_mean_what_each_means_alone(target: Target, nam
     np.testing.assert_array_equal(outputs.lengths["i"], given["n"][:, None] + np.arange(3))
 
 
+@pytest.mark.parametrize("statement", STATEMENTS, ids=lambda each: each.__name__)
+def test_each_row_is_as_alone(target: Target, statement: Statement) -> None:
+    check(target, [(statement, 0)], LENGTHS["an empty row"], computed=True)
+
+
 @pytest.mark.parametrize("size", [4, 7])
 def test_lengths_of_the_run_may_be_of_any_dtype_and_made_of_inputs_alone(target: Target, size: int) -> None:
     with tp.Program() as program:
@@ -317,9 +323,12 @@ def test_nodes_of_a_frontier_have_rows_themselves(target: Target) -> None:
 
 
 def test_lengths_may_come_from_outside_while_it_runs(target: Target) -> None:
+    def less(n: Array) -> Array:
+        return n - 1
+
     with tp.Program() as program:
         t = tp.dim("t")
-        (n,) = tp.host_call(lambda n: n - 1, tp.stream_input("n", (), (t,), "int32"), out=[((), "int32")])
+        (n,) = tp.host_call(less, tp.stream_input("n", (), (t,), "int32"), out=[((), "int32")])
         i = tp.dim("i", 3, lengths=n)
         x = tp.input("x", (), (t, i))
         tp.output("sum", x[t, :].sum())
@@ -331,12 +340,12 @@ def test_lengths_may_come_from_outside_while_it_runs(target: Target) -> None:
     np.testing.assert_allclose(target.to_numpy(outputs["sum"]), sums)
     np.testing.assert_allclose(target.to_numpy(outputs["so far"]), np.cumsum(sums))
     assert outputs.lengths["i"].tolist() == [2, 0, 3]
-    with pytest.raises(tp.SizeError, match=r"\[t = 2\] is 4, and a row has 0 to 3 points along i"):
+    with pytest.raises(tp.SizeError, match=r"less\[t = 2\] is 4, and a row has 0 to 3 points along i"):
         run(n=iter(np.array([3, 1, 5], np.int32)), x=x_)
     if not target.interprets:
         steps = run.stream("t", n=iter(np.array([3, 5, 4], np.int32)), x=x_)
         assert next(steps).lengths["i"] == 2
-        with pytest.raises(tp.SizeError, match=r"\[t = 1\] is 4, and a row has 0 to 3 points along i"):
+        with pytest.raises(tp.SizeError, match=r"less\[t = 1\] is 4, and a row has 0 to 3 points along i"):
             next(steps)
 
 
@@ -464,3 +473,10 @@ def test_lengths_of_another_kind(target: Target) -> None:
             tp.dim("t", lengths=tp.input("y", (2,), (b,), "int32") + 1)
         with pytest.raises(tp.IndexExpressionError, match="the lengths of the dim 't' are the int 3"):
             tp.dim("t", lengths=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.one_configuration
+def test_lengths_without_a_name_are_named_by_their_row(target: Target) -> None:
+    run = target.compile(over(lambda l, i, x, n: x, lambda n, l: n * 4))
+    with pytest.raises(tp.SizeError, match=r"the length of the row b = 1 is 8, and a row has 0 to 6 points along i"):
+        run(n=np.array([1, 2], np.int32), x=numbers((2, 3, 6)))
