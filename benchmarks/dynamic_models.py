@@ -3,10 +3,10 @@
 Forward, and with the gradients of a loss with respect to all weights where the model has no stop. Tempo's are the
 programs of the examples. PyTorch's run one by one (a node, sequence, document, formula, sentence or tree after another:
 the peers of the examples) and batched by hand (`benchmarks/dynamic/torch_models.py`): MV-RNN by depth, BiRNN and
-NestedRNN packed, StackRNN and DRNN all rows in step, BERxiT with sentences taken out behind every layer. Weights and
-tokens lie with the library; lengths and children are NumPy arrays, so what orders a batch is timed, too. DRNN's noise
-is drawn by Tempo, in its time, and given to the others. `useful` is the share of points that there are, of as many in
-each row as the longest has (BERxiT: of layers, as many as there are).
+NestedRNN packed, StackRNN all rows in step, DRNN by level, BERxiT with sentences taken out behind every layer. Weights
+and tokens lie with the library; lengths and children are NumPy arrays, so what orders a batch is timed, too. DRNN's
+noise is drawn by Tempo, in its time, and given to the others. `useful` is the share of points that there are, of as
+many in each row as the longest has (BERxiT: of layers, as many as there are; DRNN: of nodes that levels have room for).
 """
 
 from __future__ import annotations
@@ -136,18 +136,19 @@ def berxit(session: Session, width: int, rows: int, gradients: bool) -> Case:
 
 
 def drnn(session: Session, width: int, rows: int, gradients: bool) -> Case:
-    weights, nodes = of_drnn.drawn(width, np.random.default_rng(1)), 9 if session.quick else 50
-    program = of_drnn.drnn({name: array.shape for name, array in weights.items()})
+    weights, levels = of_drnn.drawn(width, np.random.default_rng(1)), 9 if session.quick else 50
+    program = of_drnn.drnn({name: array.shape for name, array in weights.items()}, rows)
 
     def run() -> Run:
-        return tempo_run(session, program, weights, {"b": rows, "n": nodes}, seed=1)
+        return tempo_run(session, program, weights, {"b": 1, "l": levels}, seed=1)
 
-    uniform = np.asarray(run()()["uniform"])
+    (uniform,) = np.asarray(run()()["uniform"])
+    counts = uniform.any(2).sum(1)
     return Case(
         run(),
-        torch_run(torch_models.drnn_one_by_one, weights, gradients, uniform, nodes),
-        torch_run(torch_models.drnn, weights, gradients, uniform, nodes),
-        filled(uniform.any(2).sum(1)),
+        torch_run(torch_models.drnn_one_by_one, weights, gradients, uniform, counts),
+        torch_run(torch_models.drnn, weights, gradients, uniform),
+        lambda: float(counts.mean() / rows),
     )
 
 

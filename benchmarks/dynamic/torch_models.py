@@ -209,34 +209,32 @@ def berxit(w: Weights, batch: Arrays, heads: int, threshold: float) -> Values:
 # -- DRNN --------------------------------------------------------------------------------------------------------------
 
 
-def drnn_one_by_one(w: Weights, uniform: np.ndarray, nodes: int) -> Values:
-    return padded([growing.torch_recursion(w, each, nodes) for each in uniform])
+def drnn_one_by_one(w: Weights, uniform: np.ndarray, counts: np.ndarray) -> Values:
+    found = growing.torch_recursion(w, uniform, counts)
+    return {name: torch.as_tensor(array)[None] for name, array in found.items()}
 
 
-def drnn(w: Weights, uniform: np.ndarray, nodes: int) -> Values:
-    """All trees in step, a node of each; those that nobody waits in are taken out."""
-    noise = torch.tensor(uniform)
-    gumbel = -torch.log(-torch.log(noise[:, :, 2:]))
-    (rows, longest), width, live = uniform.shape[:2], w["U"].shape[1], torch.arange(len(uniform))
-    above, beside, x, o = (torch.zeros(rows, longest, width) for _ in range(4))
-    child, sibling = (torch.zeros(rows, longest, dtype=torch.bool) for _ in range(2))
-    parent, waits, label = (torch.zeros(rows, longest, dtype=torch.int64) for _ in range(3))
-    for n in range(min(longest, nodes)):
-        if n > 0:
-            is_child = child[live, n - 1]
-            origin = torch.where(is_child | sibling[live, n - 1], n - 1, waits[live, n - 1])
-            one, a, b, of_x = is_child[:, None], above[live, origin], beside[live, origin], x[live, origin]
-            above[live, n] = torch.where(one, torch.tanh(torch.cat([a, of_x], 1) @ w["A"]), a)
-            beside[live, n] = torch.where(one, 0.0, torch.tanh(torch.cat([b, of_x], 1) @ w["F"]))
-            parent[live, n] = torch.where(is_child, origin, parent[live, origin])
-            waits[live, n] = torch.where(is_child & sibling[live, origin], origin, waits[live, origin])
-        out = torch.tanh(torch.cat([above[live, n], beside[live, n]], 1) @ w["U"])
-        drawn = noise[live, n, :2] < torch.sigmoid(out @ w["T"] - growing.FEW)
-        drawn[:, 1] &= n > 0
-        chosen = (torch.cat([out, drawn.float()], 1) @ w["W"] + gumbel[live, n]).argmax(1)
-        o[live, n], label[live, n], x[live, n] = out, chosen, w["embedding"][chosen]
-        child[live, n], sibling[live, n] = drawn.T
-        live = live[drawn.any(1) | (waits[live, n] != 0)]
-        if not len(live):
+def drnn(w: Weights, uniform: np.ndarray) -> Values:
+    """All nodes of a level of all trees at once, as many as there are."""
+    noise, trees, width = torch.tensor(uniform), uniform.shape[1], w["U"].shape[1]
+    gumbel = -torch.log(-torch.log(noise[..., 2:]))
+    o = torch.zeros(1, *noise.shape[:2], width)
+    parent, label = (torch.zeros(1, *noise.shape[:2], dtype=torch.int32) for _ in range(2))
+    above, beside, below = torch.zeros(trees, width), torch.zeros(trees, width), torch.arange(trees)
+    for level in range(len(uniform)):
+        count = len(above)
+        out = torch.tanh(torch.cat([above, beside], 1) @ w["U"])
+        drawn = noise[level, :count, :2] < torch.sigmoid(out @ w["T"] - growing.FEW)
+        drawn[:, 1] &= level > 0
+        chosen = (torch.cat([out, drawn.float()], 1) @ w["W"] + gumbel[level, :count]).argmax(1)
+        o[0, level, :count], label[0, level, :count], parent[0, level, :count] = out, chosen, below
+        origin, is_sibling = (each[:trees] for each in drawn.nonzero(as_tuple=True))
+        if not len(origin):
             break
+        x, is_child = w["embedding"][chosen][origin], is_sibling == 0
+        given_down = torch.tanh(torch.cat([above[origin], x], 1) @ w["A"])
+        given_on = torch.tanh(torch.cat([beside[origin], x], 1) @ w["F"])
+        below = torch.where(is_child, level * trees + origin, below[origin])
+        above, beside = torch.where(is_child[:, None], given_down, above[origin]), given_on
+        beside[is_child] = 0
     return {"parent": parent, "label": label, "o": o}

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from tempo.analysis.reports import tensor_name
-from tempo.errors import Location, UnsupportedError
+from tempo.analysis.reports import point_text, tensor_name
+from tempo.errors import Location, SizeError, UnsupportedError
 from tempo.sdg.components import reached
 from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Point, Slice, identity_map, substitute_index
 from tempo.sdg.operators import OPERATORS, factors_of
@@ -94,6 +94,27 @@ def with_losses(graph: Graph) -> Graph:
 def row_ends(graph: Graph) -> tuple[Output, ...]:
     """What says where rows end: lengths that are given, and stops of rows."""
     return (*graph.ragged.values(), *(stop for stop in graph.stops.values() if stop.rows))
+
+
+def says_lengths(graph: Graph, end: Output) -> Node:
+    """What the lengths of rows are, but for a selection that leaves out rows which are not there."""
+    node = graph.nodes[end.edge.node]
+    while node.op == "where" and node.attr("in_row"):
+        node = graph.nodes[node.operands[1].node]
+    return node
+
+
+def is_known(graph: Graph, end: Output) -> bool:
+    """Whether the lengths of rows are an input, which a run knows beforehand; else it computes them."""
+    return says_lengths(graph, end).is_input
+
+
+def length_error(graph: Graph, end: Output, row: Sequence[int], length: int, size: int) -> SizeError:
+    """Of what is no length of a row."""
+    name, at = says_lengths(graph, end).name, point_text(end.rows, row) if row else ""
+    named = f"{name}[{at}]" if at else name
+    what = named if name else f"the length of the row {at}" if at else "the length"
+    return SizeError(f"{what} is {length}, and a row has 0 to {size} points along {end.name}", location=end.location)
 
 
 def is_ragged(end: Output, domain: tuple[Symbol, ...]) -> bool:
@@ -310,11 +331,10 @@ class _Walk:
             raise self._other_rows(node.operands[number], node.location)
 
     def _is_in_row(self, node: Node, number: int, rows: Rows) -> bool:
-        """Whether it takes one point of the own row, which is known to have it; or has zeros where there is none."""
+        """Whether it takes one point of a row, which is known to have it; or has zeros where there is none."""
         if node.op in ("where", "gather_pairs"):
             return True
-        own = all(rows.map[place] == Point(var(symbol)) for place, symbol in enumerate(self.end.rows))
-        return self.is_given and number == 0 and own and rows.axes == (node.attr("axis"),)
+        return self.is_given and number == 0 and rows.axes == (node.attr("axis"),)
 
     def _factors(self, node: Node, number: int, rows: Rows) -> dict[Symbol, Factor]:
         """How the node takes each of the axes, by dim."""
@@ -350,7 +370,8 @@ class _Walk:
         what, dim = tensor_name(producer), self.end.name
         if self.is_given:
             message = f"{what} is read at several points of {dim}, and what is made of them depends on where a row ends"
-            hint = "fold them: by a sum, a maximum, any or all, a softmax, a product of matrices"
+            folds = "by a sum, a maximum, any or all, a softmax, a product of matrices"
+            hint = f"fold them: {folds}; or read one at an index, x.gather({dim}, index)"
         else:
             message = (
                 f"{what} is read at other points of {names} than the reader's own, and each of them ends by itself "

@@ -27,11 +27,13 @@ LENGTHS = {
 
 
 class Row:
-    """A row, in a program with lengths or in one of the row's size: what statements are written with."""
+    """A row, in a program with lengths, which may be `computed`, or in one of the row's size: what statements are
+    written with."""
 
-    def __init__(self, ragged: bool) -> None:
+    def __init__(self, ragged: bool, computed: bool = False) -> None:
         self.b, self.ragged = tp.dim("b"), ragged
-        self.t = tp.dim("t", lengths=tp.input("n", (), (self.b,), "int32")) if ragged else tp.dim("t")
+        n = tp.input("n", (), (self.b,), "int32") if ragged else None
+        self.t = tp.dim("t") if n is None else tp.dim("t", lengths=n * 1 if computed else n)
         self.x = tp.input("x", (WIDTH,), (self.b, self.t))
         self.w = tp.input("w", (WIDTH, WIDTH))
         self.made = [self.x, self.x * self.w[...].sum(axis=0)]
@@ -201,10 +203,10 @@ STATEMENTS: Sequence[Statement] = (
 )  # fmt: skip
 
 
-def program_of(statements: Sequence[tuple[Statement, int]], ragged: bool) -> tp.Program:
+def program_of(statements: Sequence[tuple[Statement, int]], ragged: bool, computed: bool = False) -> tp.Program:
     """Each statement reads what is so many before it. Gradients are those of a loss over all rows."""
     with tp.Program("ragged" if ragged else "dense") as program:
-        row = Row(ragged)
+        row = Row(ragged, computed)
         for number, (statement, before) in enumerate(statements):
             row.made.append(statement(row, row.made[-1 - before % len(row.made)], f"h{number}"))
             tp.output(f"y{number}", row.made[-1])
@@ -240,13 +242,14 @@ def check(
     statements: Sequence[tuple[Statement, int]],
     lengths: Sequence[int],
     options: Mapping[str, Any] | None = None,
+    computed: bool = False,
 ) -> None:
     n = np.array(lengths, np.int32)
     x, w = numbers((len(n), SIZE, WIDTH)), numbers((WIDTH, WIDTH)) * 0.5
     inside = np.arange(SIZE)[None, :, None] < n[:, None, None]
     expected = by_row(program_of(statements, ragged=False), lengths, x, w)
     given = np.where(inside, x, np.nan).astype(np.float32)  # nobody sees what lies behind a row
-    program = program_of(statements, ragged=True)
+    program = program_of(statements, True, computed)
     outputs = target.compile(program, **(options or {}))(n=n, x=given, w=w)
     np.testing.assert_array_equal(outputs.lengths["t"], n)
     meant = tp.compile(program, backend="reference")(n=n, x=given, w=w)

@@ -328,21 +328,39 @@ def dim(name: str, size: int | IndexExpression | None = None, *, lengths: Recurr
     Without a size the bound is the symbol `t.size`, known when the program is compiled or run. A size is an integer
     (at least 1, else `SizeError`) or an index expression of sizes of earlier dims.
 
-    `lengths`: an integer input of shape () over earlier dims, the *rows*, each of which has so many points along the
-    dim, 0 to `t.size`. What is declared over the dim has the rows' dims, too. Points behind a row's end do not exist:
-    they have no value and no share in a sum, a maximum, a softmax, a contraction or a mean; outputs are zero there, and
-    `outputs.lengths["t"]` are the lengths. Rows may be points of other rows (sentences of a document, words of each of
-    them): those that are not there have no points, whatever their lengths say. `t.last` is a row's last point: of the
-    row that is read, where it is an index (`x[0, t.last]`), of the own one in a condition. `t.size` stays the size of
-    the arrays.
-    A read behind a row's end is a `DomainError`, a maximum or mean of an empty row a `ShapeError`, when the program
-    runs; lengths out of range are a `SizeError`.
+    `lengths`: integers of shape () over earlier dims, the *rows*, each of which has so many points along the dim, 0 to
+    `t.size`: an input, or a tensor that the program computes, also a recurrent one that is defined later. What is
+    declared over the dim has the rows' dims, too. Points behind a row's end do not exist: they have no value and no
+    share in a sum, a maximum, a softmax, a contraction or a mean; outputs are zero there, and `outputs.lengths["t"]`
+    are the lengths. Rows may be points of other rows (sentences of a document, words of each of them): those that are
+    not there have no points, whatever their lengths say. `t.last` is a row's last point: of the row that is read, where
+    it is an index (`x[0, t.last]`), of the own one in a condition. `t.size` stays the size of the arrays.
+    A read behind a row's end is a `DomainError`, a maximum or mean of an empty row a `ShapeError`, lengths out of range
+    are a `SizeError`: before the program runs where lengths are inputs, else when it has run. Lengths that depend on
+    the points of their own row are a `CycleError`.
 
     >>> with Program("example"):
     ...     t = dim("t")
     ...     s = dim("s", 2 * t.size)
     >>> t.size, s.size
     (t.size, 2*t.size)
+
+    A frontier: which points a level has is made of the level before.
+
+    >>> import tempo as tp
+    >>> with tp.Program("halves") as program:
+    ...     l = tp.dim("l")
+    ...     width = tp.recurrent("width", (), (l,), "int32")
+    ...     i = tp.dim("i", 8, lengths=width)
+    ...     x = tp.recurrent("x", (), (l, i))
+    ...     x[0, i] = 5.0
+    ...     x[l, i] = x[l - 1].gather(i, tp.as_tensor(i) // 2) / 2
+    ...     width[0] = 1
+    ...     width[l + 1] = 2 * (x > 2)[l, :].sum()
+    ...     tp.output("x", x)
+    >>> outputs = tp.compile(program, sizes={"l": 4})()
+    >>> outputs.lengths["i"].tolist(), outputs["x"][:, 0].tolist()
+    ([1, 2, 4, 0], [5.0, 2.5, 1.25, 0.0])
     """
     program = current_program()
     check_name(name, "a dim")
@@ -377,7 +395,7 @@ def _size(program: Program, name: str, size: int | IndexExpression | None) -> Ex
 
 
 def _lengths(program: Program, name: str, lengths: Any) -> Edge:
-    """The read of an input that gives a length for each of its points."""
+    """The read of what gives a length for each of its points."""
     what = f"the lengths of the dim {name!r}"
     if not hasattr(lengths, "edge"):
         raise IndexExpressionError(
@@ -386,20 +404,18 @@ def _lengths(program: Program, name: str, lengths: Any) -> Edge:
             hint='declare them: n = tp.input("n", (), (b,), "int32"); one length for all is the size of the dim',
         )
     program.require(lengths.program, what)
-    node = lengths.node
-    if not (node.is_input and lengths.is_identity):
-        raise ProgramError(
-            f"{what} are {'streamed' if node.is_stream else 'computed'}",
-            location=user_location(),
-            hint="they are an input, tp.input, which a run knows beforehand",
-        )
-    if not node.dtype.startswith(("int", "uint")):
-        raise DTypeError(f"{what} are {node.dtype}", location=user_location(), hint='they are integers: "int32"')
-    if node.shape:
-        raise ShapeError(f"{what} have the shape {show_sizes(node.shape)}, and it is ()", location=user_location())
+    type = lengths.type
+    if not type.dtype.startswith(("int", "uint")):
+        raise DTypeError(f"{what} are {type.dtype}", location=user_location(), hint='they are integers: "int32"')
+    if type.shape:
+        raise ShapeError(f"{what} have the shape {show_sizes(type.shape)}, and it is ()", location=user_location())
     from tempo.language.rows import of_those_there  # which is written with tensors
 
-    return of_those_there(program, lengths.edge)
+    edge = lengths.edge
+    if not lengths.is_identity:
+        copy = Node(edge.node, "copy", (), (type,), (edge,), name=lengths.spelled, location=user_location())
+        edge = program.builder.typed(copy)
+    return of_those_there(program, edge)
 
 
 def dims(names: str) -> tuple[Dim, ...]:

@@ -43,7 +43,7 @@ def of_those_there(program: Program, lengths: Edge) -> Edge:
     tensors = Tensors(builder, user_location())
     for end in (builder.outputs[Port("rows", symbol.name)] for symbol in domain if symbol in builder.lengths):
         rows = Rows(identity_map(end.domain), ())
-        lengths = selected(tensors, exists(end, tensors, rows), lengths, Mask(rows, 0))
+        lengths = selected(tensors, exists(end, tensors, rows), lengths, Mask(rows, 0), in_row=True)
     return lengths
 
 

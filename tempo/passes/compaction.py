@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tempo.analysis.reports import tensor_name
+from tempo.analysis.rows import ends_of
 from tempo.errors import UnsupportedError
 from tempo.passes.rows import rows_masked
 from tempo.sdg.builder import attribute_exprs, fresh_dim
@@ -47,6 +48,8 @@ def retimed(graph: Graph, along: Symbol) -> Graph:
     later: dict[int, int] = {}  # by how many points
     for node in reversed(graph.operands_first()):  # readers first
         if node.is_nominal or along not in node.domain or node.id in shown or _grows(node, along):
+            continue
+        if any(along in end.rows for end in ends_of(graph, node.domain)):  # at a later point it would be of another row
             continue
         reads = graph.consumers[node.id]
         found = {_ago(edge.map[node.domain.index(along)], along, later.get(reader, 0)) for reader, edge in reads}

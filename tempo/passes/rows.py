@@ -25,7 +25,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
-from tempo.analysis.rows import OUTPUTS, Mask, Rows, ends_of, exists, is_ragged, row_ends, row_masks, selected
+from tempo.analysis.rows import (
+    OUTPUTS,
+    Mask,
+    Rows,
+    ends_of,
+    exists,
+    is_known,
+    is_ragged,
+    row_ends,
+    row_masks,
+    selected,
+)
 from tempo.sdg.graph import Case, Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType, identity_map
 from tempo.sdg.rewriter import Rewriter, Tensors
 from tempo.symbolic import TRUE, Symbol, const, var
@@ -124,14 +135,15 @@ class _Masking(ABC):
 
 @dataclass(frozen=True)
 class _Given(_Masking):
-    """The length of each row is an input."""
+    """The length of each row is an input, or computed: then it is an output of role "lengths"."""
 
     def there(self, rows: Rows) -> Edge:
         return exists(self.end, self.tensors, rows)
 
     def outputs(self, output: Output) -> tuple[Output, ...]:
         if output is self.end:
-            return ()
+            rows = replace(output, domain=output.rows, layout=output.rows, role="lengths")
+            return () if is_known(self.graph, output) else (rows,)
         is_shown = output.role in ("output", "watch") and is_ragged(self.end, output.domain)
         return (self.shown(output) if is_shown else output,)
 
@@ -170,7 +182,8 @@ class _Stopping(_Masking):
             lengths = replace(output, edge=self.ended, role="lengths")
             of_run = replace(output, domain=(self.end.along,), layout=())
             return replace(of_run, edge=self._all(), resumes=self.most is not None), lengths
-        if output.role in ("stop", "lengths") or not is_ragged(self.end, output.domain):
+        of_stop = output.role in ("stop", "lengths") and Symbol(output.name, "dim") in self.graph.stops
+        if of_stop or not is_ragged(self.end, output.domain):
             return (output,)
         return (self.held(output) if output.role == "state" else self.shown(output),)
 

@@ -108,7 +108,7 @@ class Evaluator:
             domain = self.graph.nodes[instance.node].domain
             if all(at < kept.get(symbol, at + 1) for symbol, at in zip(domain, instance.point)):
                 self._force(instance)
-        lengths |= self._ends.given()
+        lengths |= self._ends.given(kept)
         arrays = [(output, self._output(output, lengths, kept)) for output in self.graph.outputs]
         return Evaluated(
             outputs={output.name: array for output, array in arrays if output.role == "output"},
@@ -139,7 +139,8 @@ class Evaluator:
         kept = dict(zip(self.graph.nodes[self._failed.node].domain[:1], self._failed.point))
         lengths = {symbol: np.array(count, np.int32) for symbol, count in kept.items()}
         lengths |= {each: self._ends.lengths(each, kept[each]) for each in kept if each in self._ends.rows}
-        lengths |= self._ends.given()
+        with suppress(_IsOverError):
+            lengths |= self._ends.given(kept)
         found: dict[str, dict[str, Array]] = {"output": {}, "state": {}}
         for output in (each for each in self.graph.outputs if each.role in found):
             begins = output.role == "state" and 0 in kept.values()

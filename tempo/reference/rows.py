@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tempo.analysis.reports import output_reader
-from tempo.analysis.rows import ends_of, is_ragged, row_ends, row_masks, shows_rows
+from tempo.analysis.rows import ends_of, is_known, is_ragged, length_error, row_ends, row_masks, shows_rows
 from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Point, Slice
 from tempo.symbolic import Symbol, const
 
@@ -27,28 +27,44 @@ class Ends:
         self.graph, self._read, self._extents = graph, read, extents
         self.rows = {end.along: end for end in row_ends(graph)}
         self._masks = {symbol: row_masks(graph, end) for symbol, end in self.rows.items()}
+        self._around = {symbol: self._ends_around(end) for symbol, end in {**graph.stops, **self.rows}.items()}
+        self._known = {symbol for symbol, end in graph.ragged.items() if is_known(graph, end)}
 
-    def lengths(self, symbol: Symbol, most: int) -> Array:
-        """How many points there are along a dim that ends early, `most` at most; of each row, where it has some."""
+    def _ends_around(self, end: Output) -> list[Symbol]:
+        """Along which its rows are points of other rows; what stops looks at nothing of a stop before."""
+        others = ends_of(self.graph, end.rows) if end.role == "stop" else self.rows.values()
+        return [each.along for each in others if each is not end and is_ragged(each, end.rows)]
+
+    def lengths(self, symbol: Symbol, most: int, kept: Mapping[Symbol, int] | None = None) -> Array:
+        """How many points there are along a dim that ends early, `most` at most; of each row, where it has some.
+
+        `kept`: how many points there are of the rows' dims that end early.
+        """
         rows = (self.rows.get(symbol) or self.graph.stops[symbol]).rows
-        shape = [self._extents[row] for row in rows]
+        shape = [(kept or {}).get(row, self._extents[row]) for row in rows]
         found = [self._length(symbol, dict(zip(rows, at)), most) for at in np.ndindex(*shape)]
         return np.array(found, np.int32).reshape(shape)
 
-    def given(self) -> dict[Symbol, Array]:
-        """The lengths of rows that are known beforehand."""
-        return {symbol: self.lengths(symbol, self._extents[symbol]) for symbol in self.graph.ragged}
+    def given(self, kept: Mapping[Symbol, int]) -> dict[Symbol, Array]:
+        """The lengths of rows that no stop says."""
+        return {symbol: self.lengths(symbol, self._extents[symbol], kept) for symbol in self.graph.ragged}
 
     def _length(self, symbol: Symbol, at: Environment, most: int) -> int:
         if symbol in self.graph.ragged:
             return min(self._given_length(symbol, at), most)
-        if not self.exists([end.along for end in ends_of(self.graph, self.graph.stops[symbol].rows)], at):
+        if not self.exists(self._around[symbol], at):
             return 0
         return self._end(symbol, at, most) or most
 
     def _given_length(self, symbol: Symbol, at: Environment) -> int:
-        end = self.graph.ragged[symbol]
-        return int(self._read(output_reader(end), end.edge, {**at, symbol: 0}))
+        """Rows that are points of other rows, and not there, have no points, and nobody looks at their lengths."""
+        end, size = self.graph.ragged[symbol], self._extents[symbol]
+        if not self.exists(self._around[symbol], at):
+            return 0
+        length = int(self._read(output_reader(end), end.edge, {**at, symbol: 0}))
+        if not 0 <= length <= size:
+            raise length_error(self.graph, end, [at[row] for row in end.rows], length, size)
+        return length
 
     def of_rows(self, lengths: Mapping[Symbol, Array]) -> dict[str, Array]:
         return {symbol.name: each for symbol, each in lengths.items() if symbol in self.rows}
@@ -77,8 +93,15 @@ class Ends:
         return self._looked_at(self.graph.stops[symbol], {**rows, symbol: self._extents[symbol]})
 
     def conditions(self, symbol: Symbol, at: Environment) -> Iterator[tuple[Output, Environment]]:
-        """Where a stop is looked at to know whether a row has the point `at`; each must be there for the next."""
-        return self._looked_at(self.rows[symbol], at) if symbol in self.graph.stops else iter(())
+        """What is looked at, and where, to know whether a row has the point `at`; each must be there for the next."""
+        end = self.rows[symbol]
+        if symbol in self.graph.stops:
+            yield from self._looked_at(end, at)
+        elif symbol not in self._known:
+            for around in self._around[symbol]:
+                yield from self.conditions(around, at)
+            if self.exists(self._around[symbol], at):
+                yield end, {**{row: at[row] for row in end.rows}, symbol: 0}
 
     def _looked_at(self, stop: Output, at: Environment) -> Iterator[tuple[Output, Environment]]:
         for point in range(at[stop.along]):
@@ -98,9 +121,12 @@ class Ends:
     def shown_at(self, output: Output, at: Environment, lengths: Mapping[Symbol, Array]) -> Environment | None:
         """Where an output is taken: of what has no axis for the dim, at the row's last point. None behind that."""
         for symbol, stop in self.rows.items():
-            if symbol not in lengths or not is_ragged(stop, output.domain):
+            is_asked = symbol in lengths or symbol in self.graph.ragged
+            if not is_asked or not is_ragged(stop, output.domain):
                 continue
-            length = int(lengths[symbol][tuple(at[row] for row in stop.rows)])
+            here = tuple(at[row] for row in stop.rows)
+            known = symbol in lengths
+            length = int(lengths[symbol][here]) if known else self._given_length(symbol, dict(zip(stop.rows, here)))
             if symbol in output.layout and at[symbol] >= length:
                 return None
             at = {**at, symbol: min(at[symbol], max(length - 1, 0))}

@@ -432,11 +432,21 @@ class ProgramRun:
     def lengths(self, sizes: Mapping[str, int]) -> dict[str, Array]:
         """By a dim along which rows end each by itself, of which there are so many points: how many of each row."""
         found = {}
-        for port, id in self.compiled.program.outputs.items():
-            if port.role == "lengths" and port.name in sizes and not self.is_gone(self.buffers[id]):
-                ends, size = self.compiled.backend.to_host(self._held(id, self.view(id))), sizes[port.name]
-                found[port.name] = np.where(ends == 0, size, np.clip(ends, 0, size)).astype(np.int32)
+        for name, id in self._lengths().items():
+            if name in sizes and name in self.compiled.stops:
+                ends, size = self.compiled.backend.to_host(self._held(id, self.view(id))), sizes[name]
+                found[name] = np.where(ends == 0, size, np.clip(ends, 0, size)).astype(np.int32)
         return found
+
+    def computed_lengths(self) -> dict[str, Array]:
+        """By a dim along which rows have lengths that the run computes, these, of the points that are kept."""
+        ids = ((name, id) for name, id in self._lengths().items() if name not in self.compiled.stops)
+        return {name: self.compiled.backend.to_host(self.output(id)) for name, id in ids}
+
+    def _lengths(self) -> dict[str, int]:
+        outputs = self.compiled.program.outputs.items()
+        there = ((port.name, id) for port, id in outputs if port.role == "lengths")
+        return {name: id for name, id in there if not self.is_gone(self.buffers[id])}
 
     def is_gone(self, array: Array | None) -> bool:
         """Whether it was never made, or a call that failed has taken it."""
@@ -642,7 +652,7 @@ class ProgramRun:
         states = {port.name: self._given_back(id) for port, id in outputs if port.role == "state"}
         kept = {dim: count for dim, slot in self.compiled.stops.items() if (count := self.kept(slot))}
         sizes = {**self.ready.named, **kept}
-        return Evaluated(taken, states, kept, self.watched(), self.lengths(sizes))
+        return Evaluated(taken, states, kept, self.watched(), {**self.lengths(sizes), **self.computed_lengths()})
 
     def watched(self) -> dict[str, Array]:
         """What the outputs of role "watch" hold so far, as far as there is anything of them."""

@@ -156,6 +156,7 @@ class Executable:
         first: Mapping[Symbol, int] = {}
         with AtUserLine():
             if from_point is not None:
+                self._rows.check_proven("begins at a later point")
                 engine, arguments, first = self._late.at(from_point, arguments, state)
             if kept is not None:
                 kept.begin(arguments, asked, planning(engine, "keeps no checkpoints"), from_point)
@@ -174,6 +175,8 @@ class Executable:
         else:
             with AtUserLine():
                 results = planning(engine, "keeps no checkpoints").checkpointed(arguments, report, look, kept.run)
+        with AtUserLine():
+            arguments = self._rows.made(arguments, results)
         outputs = outputs_of(results, self.graph, arguments, self._engine.from_host)
         if look is not None:
             looked(partial(look, results.watched, False), outputs, outputs.state)
@@ -252,7 +255,7 @@ class Executable:
             arguments = self._arguments(inputs, sizes, state, seed, strict)
             look = self._look(arguments)
         with nullcontext() if self._recorder is None else self._recorder.recording():
-            return Stream(engine, arguments, names[dim], length, keeps, endless, look, first)
+            return Stream(engine, arguments, names[dim], length, keeps, self._rows, endless, look, first)
 
     def profile(self, path: str | os.PathLike[str]) -> Recording:
         """Inside the block it is recorded where the time of runs goes; printed behind it, a table of costliest lines.

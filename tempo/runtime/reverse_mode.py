@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tempo import dtypes
+from tempo.analysis.rows import is_known
 from tempo.autodiff import Joint, Partition, expand_gradients, joint_graph, partition, pruned
 from tempo.compiler.once import Once
 from tempo.compiler.options import Options
@@ -25,7 +26,7 @@ from tempo.runtime.arguments.call import CallChecker
 from tempo.runtime.compile import compile
 from tempo.runtime.executable import Executable
 from tempo.runtime.pickling import compiled_again, portable
-from tempo.sdg.graph import Graph, Node
+from tempo.sdg.graph import Graph, Node, Output
 from tempo.symbolic import Symbol
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class ReverseMode:
 
     Raises `ProgramError` where there is no such output, and where a parameter and an input have one name;
     `UnsupportedError`, with the line, for what has no place in a function that is differentiated: parameters with
-    cases, calls of the host, sinks, stops, streamed inputs.
+    cases, calls of the host, sinks, stops, streamed inputs, lengths of rows that are computed.
     """
 
     def __init__(
@@ -267,13 +268,20 @@ def check_program(program: Any) -> None:
                 hint="compile the program with tp.compile, or leave this out of it",
             )
     for output in graph.outputs:
-        if output.role == "stop" or output.packed:
-            what = f"the program ends early along {output.name}" if output.role == "stop" else "an output is packed"
+        if (what := _no_array(graph, output)) is not None:
             raise UnsupportedError(
                 f"{what}: a module or function inside another framework gives arrays of one shape",
                 location=output.location,
                 hint="compile the program with tp.compile, or leave this out of it",
             )
+
+
+def _no_array(graph: Graph, output: Output) -> str | None:
+    if output.role == "stop":
+        return f"the program ends early along {output.name}"
+    if output.role == "rows" and not is_known(graph, output):
+        return f"the program computes the lengths of rows along {output.name}, which are looked at when it has run"
+    return "an output is packed" if output.packed else None
 
 
 def _no_function(node: Node) -> str | None:

@@ -15,6 +15,7 @@ from tempo.reference.calls import feeding
 from tempo.runtime.arguments.binding import StreamEndError
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.compiled import Item, ProgramRun
+from tempo.runtime.dynamic.rows import RowChecks
 from tempo.runtime.engine import CompiledEngine
 from tempo.runtime.memory import Memory, buffers_of, memory_of, told_what_is_large
 from tempo.runtime.results.outputs import Outputs, Step, outputs_of
@@ -37,15 +38,18 @@ class Stream(Iterator[Step]):
         dim: Symbol,
         chunk: int,
         keep: bool,
+        rows: RowChecks,
         endless: bool = False,
         look: Look | None = None,
         from_point: int = 0,
     ):
         """Along `dim`, `chunk` points at a time; `keep`: its outputs are kept whole for `result`.
 
-        `endless`: the dim has no end; the size that it is given is the most points that there can be. `look` is shown
-        what is watched after every step. The points before `from_point` are no steps.
+        `rows` looks at lengths that the run computes. `endless`: the dim has no end; the size that it is given is the
+        most points that there can be. `look` is shown what is watched after every step. The points before `from_point`
+        are no steps.
         """
+        rows.check_proven(f"is streamed along {dim.name}")
         if not (endless or engine.compiler.checks):
             engine.points_read(arguments)
         engine = engine.in_order()  # what was given is not taken back
@@ -53,7 +57,9 @@ class Stream(Iterator[Step]):
         plan = engine.plan(dim) if endless else engine.plan_for(arguments.sizes, dim)
         engine.verify(plan, arguments.sizes)
         streamed = [each for each in plan.graph.outputs if each.role == "output" and dim in each.domain]
-        top, self._delay, ahead = _loop_of(plan, streamed, dim)
+        ends = plan.graph.lengths
+        lengths = [ends[along] for along in ends.keys() - plan.graph.stops.keys() if dim in ends[along].layout]
+        top, self._delay, ahead = _loop_of(plan, [*streamed, *lengths], dim)
         width = chunk + self._delay + ahead
         self._size = int(plan.graph.dim(dim).size.evaluate(arguments.sizes))
         if from_point >= self._size:
@@ -77,7 +83,8 @@ class Stream(Iterator[Step]):
         self._arguments, self._graph, self._from_host = arguments, engine.graph, engine.from_host
         self._done, self._until = from_point, 0 if narrow else from_point
         self._without = () if keep else names
-        self._look = look
+        self._look, self._rows = look, rows
+        self._row_axes = {each.name: each.layout.index(dim) for each in lengths}
         self._steps = self._run(_items(plan, dim, self._made)[top])
 
     @property
@@ -123,7 +130,8 @@ class Stream(Iterator[Step]):
         results = run.results(self._without)
         if self._look is not None:
             self._look(results.watched, False)
-        self.result = outputs_of(results, self._graph, self._arguments, self._from_host)
+        arguments = self._rows.made(self._arguments, results)
+        self.result = outputs_of(results, self._graph, arguments, self._from_host)
 
     def _along(self, item: Item) -> Generator[Step, None, bool]:
         """Says at its end whether that is where a streamed input ended, in a stream without an end of its own."""
@@ -158,7 +166,17 @@ class Stream(Iterator[Step]):
             output.name: self._made.handed(id, part, output.layout.index(self._dim)) for output, id, part in parts
         }
         lengths = {**self._arguments.lengths, **self._made.lengths({self._dim.name: stop})}
-        return Step(arrays, start, stop, lengths)
+        return Step(arrays, start, stop, lengths | self._computed_lengths(start, stop))
+
+    def _computed_lengths(self, start: int, stop: int) -> dict[str, Any]:
+        """Of rows at the points of a step. Raises `SizeError` for what is no length."""
+        found, is_single = {}, self._chunk == 1 and stop - start == 1
+        for name, array in self._made.computed_lengths().items():
+            if name in self._row_axes:
+                before = (slice(None),) * self._row_axes[name]
+                self._rows.check_computed(self._arguments, {name: array[(*before, slice(stop))]})
+                found[name] = array[(*before, start if is_single else slice(start, stop))]
+        return found
 
     def _points(self, id: int, output: Output, start: int, stop: int) -> Any:
         run, axis = self._made, output.layout.index(self._dim)

@@ -26,8 +26,8 @@ class Port(NamedTuple):
 
     It is given each "input", the "seed", and the "state" of each parameter at the start. It gives each "output", each
     "state" at the end, a "stop" per dim along which it may end early (see `Graph.stops`), the "lengths" of rows where
-    each ends by itself (see `tempo.passes.rows`), what is "last" of a tensor, which the rest of the program is given
-    again (see `tempo.passes.rows`), the "rows" of each dim along which their lengths are given (see
+    each ends by itself or that it computes (see `tempo.passes.rows`), what is "last" of a tensor, which the rest of the
+    program is given again (see `tempo.passes.rows`), the "rows" of each dim along which they have lengths (see
     `Graph.ragged`), and what each "watch" saw (see `tempo.passes.instrument`).
     """
 
@@ -390,7 +390,8 @@ class Graph:
 
     @cached_property
     def lengths(self) -> Mapping[Symbol, Output]:
-        """By dim, where the rows' own ends have become values: 0, or how many points were kept, of each row."""
+        """By dim, where the rows' own ends have become values: of a stop 0, or how many points were kept, of each row;
+        else the lengths that the run computes."""
         return self._along("lengths")
 
     def _along(self, role: Role) -> Mapping[Symbol, Output]:

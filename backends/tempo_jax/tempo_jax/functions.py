@@ -42,8 +42,9 @@ def function(
     `jax.vjp`, once, with respect to what has a floating dtype. Where arrays are traced nothing can look at them:
     indices out of range are clamped.
 
-    Raises `UnsupportedError`, with the line, for parameters with cases, calls of the host, sinks, stops, and streamed
-    inputs, and for options that look at values (`check_finite`) or pad them (`buckets`); what `tp.compile` raises.
+    Raises `UnsupportedError`, with the line, for parameters with cases, calls of the host, sinks, stops, streamed
+    inputs, and lengths of rows that the program computes, and for options that look at values (`check_finite`) or pad
+    them (`buckets`); what `tp.compile` raises.
 
     >>> import tempo as tp
     >>> with tp.Program("line") as program:

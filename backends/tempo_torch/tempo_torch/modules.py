@@ -36,8 +36,9 @@ def module(
     `sizes` gives sizes of dims that no input carries. The module runs on `device` ("cpu", "cuda"); it may be moved, and
     runs where its parameters are, or its inputs. Tensors are neither copied nor taken to the host.
 
-    Raises `UnsupportedError`, with the line, for parameters with cases, calls of the host, sinks, stops, and streamed
-    inputs; `ProgramError` for names that PyTorch does not take; what `tp.compile` raises.
+    Raises `UnsupportedError`, with the line, for parameters with cases, calls of the host, sinks, stops, streamed
+    inputs, and lengths of rows that the program computes; `ProgramError` for names that PyTorch does not take; what
+    `tp.compile` raises.
 
     >>> import tempo as tp
     >>> with tp.Program("line") as program:

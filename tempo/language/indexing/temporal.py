@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import EllipsisType
 from typing import Any
 
@@ -233,10 +234,10 @@ def gather(x: RecurrentTensor, dim: Dim | str, index: Any, within: slice | None 
         )
     start, stop = bounds(x, given, x.program.builder.size(symbol), symbol.name)
     part = slice_of(x.program.builder.context, start, stop)
-    rows = read_at(x, {symbol: part})
+    rows = _points_along(x, symbol, part)
     positions = integers(as_tensor(index))
     said = None if within is None else (start, stop)
-    if symbol in x.program.builder.lengths and not _goes_before(x.program.builder.context, symbol, part):
+    if symbol in x.program.builder.lengths and not _goes_before(x, symbol, part):
         return _gather_in_row(x, rows, symbol, part, positions, said)
     if start == const(0):
         return movement.gather(rows, positions, 0, within=said)
@@ -249,10 +250,29 @@ def _counted_from(index: RecurrentTensor, start: Expr) -> RecurrentTensor:
     return index - index_value(start)
 
 
-def _goes_before(context: Context, symbol: Symbol, part: Slice) -> bool:
-    """Whether all points of the slice are up to the reader's own, so that a row that has this one has them."""
-    last = part.start + part.length - 1
-    return symbol in last.dims() and context.implies(last.le(var(symbol)))
+def _points_along(x: RecurrentTensor, symbol: Symbol, part: Slice) -> RecurrentTensor:
+    """`x` at points of a dim, in front: of a row that is read at another place, `h[b, l - 1]`, that row's."""
+    places = dict(zip(x.node.domain, x.edge.map))
+    others = [index for each, index in places.items() if each != symbol]
+    is_row = places.get(symbol) == Point(var(symbol)) and all(isinstance(each, Point) for each in others)
+    if not is_row or any(symbol in each.index.dims() for each in others if isinstance(each, Point)):
+        return read_at(x, {symbol: part})
+    _check_not_ragged(x, {symbol: part})
+    map = tuple(part if each == symbol else index for each, index in places.items())
+    return RecurrentTensor(open_program(x), replace(x.edge, map=map), x.weak)
+
+
+def _goes_before(x: RecurrentTensor, symbol: Symbol, part: Slice) -> bool:
+    """Whether all points of the slice are of the reader's row and up to its own, so that a row that has this one has
+    them."""
+    last, builder = part.start + part.length - 1, x.program.builder
+    is_own = all(_place(x, row) == Point(var(row)) for row in builder.rows(symbol))
+    return is_own and symbol in last.dims() and builder.context.implies(last.le(var(symbol)))
+
+
+def _place(x: RecurrentTensor, symbol: Symbol) -> Point | Slice:
+    """Where a dim is read; one that the tensor's node has not, at itself."""
+    return dict(zip(x.node.domain, x.edge.map)).get(symbol, Point(var(symbol)))
 
 
 def _gather_in_row(
@@ -268,9 +288,9 @@ def _gather_in_row(
     j = i < n - lo ? i : i + size            out of range wherever i is not in the row
     x[lo + min(positions[j], n - lo - 1)]    in the row, where that has points
     """
-    program, size = x.program, index_value(part.length)
+    size = index_value(part.length)
     index = cast(elementwise.clip(_counted_from(index, part.start), -LARGEST_SIZE, LARGEST_SIZE - 1), "int32")
-    lengths = cast(RecurrentTensor(program, program.builder.lengths[symbol]), "int32")
+    lengths = cast(_lengths_of(x, rows, symbol), "int32")
     count = elementwise.clip(lengths - index_value(part.start), 0, size)
     outside = elementwise.where(index < count, index, index + size)
     line = apply("iota", attrs={"shape": (part.length,), "axis": 0, "dtype": "int32"})
@@ -278,6 +298,15 @@ def _gather_in_row(
     found = movement.gather(rows, known, 0, in_row=True)
     there = movement.expand_dims(count > 0, tuple(range(found.ndim))) if found.ndim else count > 0
     return elementwise.where(there, found, cast(as_tensor(0), found.dtype))
+
+
+def _lengths_of(x: RecurrentTensor, rows: RecurrentTensor, symbol: Symbol) -> RecurrentTensor:
+    """How many points the row has that `rows` shows, which `x` reads."""
+    own = x.program.builder.lengths[symbol]
+    if rows.edge.node != x.edge.node:  # a view of its own
+        return RecurrentTensor(x.program, own)
+    map = tuple(_place(x, row) for row in x.program.builder.rows(symbol))
+    return RecurrentTensor(x.program, replace(own, map=map))
 
 
 def _named_symbol(x: RecurrentTensor, dim: Any) -> Symbol:

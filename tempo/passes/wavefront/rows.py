@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from tempo.analysis.demand.demand import Demand, demand
-from tempo.analysis.rows import is_ragged, with_losses
+from tempo.analysis.rows import is_known, is_ragged, with_losses
 from tempo.errors import UnsupportedError
 from tempo.passes.wavefront.components import Interval, Wavefront
 from tempo.sdg.builder import attribute_exprs
@@ -26,6 +26,9 @@ def row_wavefronts(declared: Graph, graph: Graph) -> Iterator[tuple[Symbol, Wave
     asked, taken = demand(graph) if declared.ragged else {}, set[int]()
     for end in declared.ragged.values():
         cycles = [ids for ids in map(frozenset, declared.components) if _is_cycle(declared, end, ids)]
+        if cycles and not is_known(declared, end):
+            yield end.along, "lengths are made while it runs"
+            continue
         for step in (-1, 1):
             mine = [ids for ids in cycles if _steps(declared, end, ids) == {step}]
             if mine:

@@ -1,17 +1,20 @@
-"""Rows of which the lengths are given: checked before a run, with every read that may be of a point behind their end.
+"""Rows that have lengths: these are checked, with every read that may be of a point behind a row's end.
 
-All that says so is known then, lengths, sizes, and the conditions of cases, so it is the same whatever executes a run.
+It is done before a run where lengths are inputs, and behind it with those that it has computed. All that says so is
+known then, lengths, sizes, and the conditions of cases, so it is the same whatever executes a run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tempo.analysis.checks.stopping import first_asked
 from tempo.analysis.demand.demand import demand
 from tempo.analysis.reports import (
     elements_needed,
@@ -21,8 +24,18 @@ from tempo.analysis.reports import (
     reduced_axes,
     tensor_name,
 )
-from tempo.analysis.rows import OUTPUTS, Mask, Rows, ends_of, row_masks, with_losses
-from tempo.errors import DomainError, SizeError, TempoError
+from tempo.analysis.rows import (
+    OUTPUTS,
+    Mask,
+    Rows,
+    ends_of,
+    is_known,
+    length_error,
+    row_masks,
+    says_lengths,
+    with_losses,
+)
+from tempo.errors import DomainError, TempoError, UnsupportedError
 from tempo.runtime.arguments.call import Arguments
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice
@@ -30,6 +43,7 @@ from tempo.symbolic import TRUE, And, Condition, Context, Eq, Expr, Symbol, conj
 
 if TYPE_CHECKING:
     from tempo.language.program import Program
+    from tempo.reference.evaluator import Evaluated
 
 Array = np.ndarray[Any, Any]
 
@@ -54,6 +68,7 @@ class RowChecks:
 
     def __init__(self, program: Program, to_host: Callable[[Any], Array]) -> None:
         self.program, self._to_host = program, to_host
+        self._asked: dict[Symbol, Mapping[int, int]] = {}
 
     @cached_property
     def graph(self) -> Graph:
@@ -67,19 +82,60 @@ class RowChecks:
         """
         found: dict[Symbol, Array] = {}
         for symbol, end in self.program.declared().ragged.items():
-            given = self._of_those_there(end, self._to_host(arguments.arrays[self._input(end).port]), found)
-            self._check_lengths(end, given, int(self.graph.dim(symbol).size.evaluate(arguments.sizes)))
+            if not is_known(self.graph, end):
+                continue
+            given = self._to_host(arguments.arrays[says_lengths(self.graph, end).port])
+            given = self._of_those_there(end, given, found)
+            self._check_lengths(end, given, arguments.sizes)
             found[symbol] = given.astype(np.int32)
         for read in self._reads if found and reads else ():
-            self._check(read, arguments.sizes, found)
+            if self._lengths_for(read) <= found.keys():
+                self._check(read, arguments.sizes, found)
         return {symbol.name: each for symbol, each in found.items()}
 
-    def _input(self, end: Output) -> Node:
-        """What is given of lengths; a selection leaves out rows that are not there."""
-        node = self.graph.nodes[end.edge.node]
-        while not node.is_input:
-            node = self.graph.nodes[node.operands[1].node]
-        return node
+    def made(self, arguments: Arguments, results: Evaluated) -> Arguments:
+        """With all lengths of a run that has ended: what depends on those that it has computed is looked at now.
+
+        Raises what `lengths` does.
+        """
+        lengths = {name: each for name, each in results.lengths.items() if Symbol(name, "dim") not in self._known}
+        found = {Symbol(name, "dim"): each for name, each in {**arguments.lengths, **lengths}.items()}
+        self.check_computed(arguments, lengths)
+        for read in self._reads if found.keys() - self._known else ():
+            if not self._lengths_for(read) <= self._known:
+                self._check(read, arguments.sizes, found, results.kept)
+        return replace(arguments, lengths={symbol.name: each.astype(np.int32) for symbol, each in found.items()})
+
+    def check_proven(self, how: str) -> None:
+        """Raises `UnsupportedError` where it is known at the end of a whole run alone, with the lengths that it has
+        computed, whether there is what is read. `how` it is run."""
+        for read in self._reads if self.program.declared().ragged.keys() - self._known else ():
+            if not self._lengths_for(read) <= self._known:
+                what = tensor_name(self.graph.nodes[read.edge.node])
+                raise UnsupportedError(
+                    f"the program {how}, and that there is what is read of {what} is known when all of it has run",
+                    location=read.reader.location,
+                    hint="guard the read with a case on the last point of its row, or run the whole program",
+                )
+
+    def check_computed(self, arguments: Arguments, lengths: Mapping[str, Array]) -> None:
+        """Raises `SizeError` for a length that the run has computed and that is none."""
+        for symbol, end in self.program.declared().ragged.items():
+            if symbol not in self._known and end.name in lengths:
+                self._check_lengths(end, lengths[end.name], arguments.sizes)
+
+    @cached_property
+    def _known(self) -> frozenset[Symbol]:
+        """Along which rows have lengths that are known before a run."""
+        graph = self.program.declared()
+        return frozenset(symbol for symbol, end in graph.ragged.items() if is_known(graph, end))
+
+    def _lengths_for(self, read: _Read) -> set[Symbol]:
+        """The dims of which it takes lengths to know whether there is what is read."""
+        exprs = [index.index for _, rows in read.shown for index in rows.map if isinstance(index, Point)]
+        symbols = read.where.symbols().union(*(expr.symbols() for expr in exprs))
+        lasts = {symbol.of_kind("dim") for symbol in symbols if symbol.kind == "last"}
+        return {end.along for end, _ in read.shown} | lasts
 
     def _of_those_there(self, end: Output, given: Array, found: Mapping[Symbol, Array]) -> Array:
         """0 for rows that are points of other rows, and not there."""
@@ -90,15 +146,12 @@ class RowChecks:
                 given = np.where(at[symbol] < lengths, given, np.zeros((), given.dtype))
         return given
 
-    def _check_lengths(self, end: Output, given: Array, size: int) -> None:
+    def _check_lengths(self, end: Output, given: Array, sizes: Mapping[Symbol, int]) -> None:
+        size = int(self.graph.dim(end.along).size.evaluate(sizes))
         bad = np.argwhere((given < 0) | (given > size))
         if len(bad):
             row = tuple(map(int, bad[0]))
-            at = f"[{point_text(end.rows, row)}]" if row else ""
-            name = self._input(end).name
-            raise SizeError(
-                f"{name}{at} is {given[row]}, and a row has 0 to {size} points along {end.name}", location=end.location
-            )
+            raise length_error(self.graph, end, row, int(given[row]), size)
 
     # What may be wrong, whatever the lengths.
 
@@ -222,21 +275,47 @@ class RowChecks:
 
     # What is wrong, with some.
 
-    def _check(self, read: _Read, sizes: Mapping[Symbol, int], lengths: Mapping[Symbol, Array]) -> None:
-        dims = read.reader.domain
-        extents = [int(self.graph.dim(symbol).size.evaluate(sizes)) for symbol in dims]
+    def _check(
+        self,
+        read: _Read,
+        sizes: Mapping[Symbol, int],
+        lengths: Mapping[Symbol, Array],
+        kept: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        dims, whole = read.reader.domain, self.graph.named_sizes(sizes)
+        extents = [kept.get(symbol.name, whole[symbol.name]) for symbol in dims]
         env: dict[Symbol, Any] = {**sizes, **dict(zip(dims, np.ix_(*map(np.arange, extents))))}
         env = self._with_lasts(read.reader, env, lengths)
         there = self._there(read, env, lengths)
         asked = np.broadcast_to(read.where.evaluate(env), extents)
+        for count, at in self._ended(read.reader, env, lengths, kept):
+            asked = asked & (at < count)
         for point in np.argwhere(np.broadcast_to(~there, extents) & asked):
             raise self._error(read, tuple(map(int, point)), env, lengths)
+
+    def _ended(
+        self, reader: Node, env: Mapping[Symbol, Any], lengths: Mapping[Symbol, Array], kept: Mapping[str, int]
+    ) -> Iterator[tuple[Any, Any]]:
+        """Of dims along which the run, or each row, has ended: how many points are kept, and at which one somebody
+        asks for the reader first."""
+        for symbol, stop in self.graph.stops.items():
+            if symbol in reader.domain and stop.name in {*kept, *(each.name for each in lengths)}:
+                of_rows = symbol in lengths and {*stop.rows} <= {*reader.domain}
+                count = lengths[symbol][tuple(env[row] for row in stop.rows)] if of_rows else kept.get(stop.name)
+                if count is not None:
+                    yield count, env[symbol] + self._first_asked(symbol).get(reader.id, 0)
+
+    def _first_asked(self, symbol: Symbol) -> Mapping[int, int]:
+        if symbol not in self._asked:
+            self._asked[symbol] = first_asked(self.graph, demand(self.graph), symbol)
+        return self._asked[symbol]
 
     def _with_lasts(
         self, reader: Node, env: Mapping[Symbol, Any], lengths: Mapping[Symbol, Array]
     ) -> dict[Symbol, Any]:
         """With the last points of the reader's rows."""
-        ends = [end for end in self.graph.ragged.values() if {*end.rows} <= {*reader.domain}]
+        known = (end for end in self.graph.ragged.values() if end.along in lengths)
+        ends = [end for end in known if {*end.rows} <= {*reader.domain}]
         lasts = {end.along: lengths[end.along][tuple(env[row] for row in end.rows)] - 1 for end in ends}
         return {**env, **{symbol.of_kind("last"): at for symbol, at in lasts.items()}}
 

@@ -77,7 +77,7 @@ def outputs_of(
     made: Evaluated, graph: Graph, arguments: Arguments, from_host: Callable[[Array], Any] = np.asarray
 ) -> Outputs:
     """Of a run that has ended. `from_host` gives an array of NumPy's as the backend indexes by it."""
-    sizes, lengths = graph.named_sizes(arguments.sizes) | made.kept, {**arguments.lengths, **made.lengths}
+    sizes, lengths = graph.named_sizes(arguments.sizes) | made.kept, {**made.lengths, **arguments.lengths}
     dims = {each.name: each.domain[-1].name for each in graph.outputs if each.packed and each.name in made.outputs}
     packed = {name: _packed(made.outputs[name], lengths[dim], from_host) for name, dim in dims.items()}
     return Outputs({**made.outputs, **packed}, made.state, sizes, lengths)

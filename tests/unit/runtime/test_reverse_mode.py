@@ -114,7 +114,14 @@ def packed() -> str:
     return "tp.output"
 
 
-@pytest.mark.parametrize("declare", [updated, called, sunk, streamed, stopped, packed])
+def growing() -> str:
+    b = tp.dim("b")
+    t = tp.dim("t", lengths=tp.input("n", (), (b,), "int32") + 1)  # here
+    tp.output("y", tp.input("x", (), (b, t)) * 2)
+    return "tp.dim"
+
+
+@pytest.mark.parametrize("declare", [updated, called, sunk, streamed, stopped, packed, growing])
 def test_what_is_no_function_is_refused_at_its_line(declare: Callable[[], str]) -> None:
     with tp.Program() as program:
         text = declare()
