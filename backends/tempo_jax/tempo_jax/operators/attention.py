@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from tempo.backends.operators import Band, Builder, Call, PointBlock, band_of, points_at_once
-from tempo_jax.operators.values import Function, Scalar, Value, const, full, in_float32, index
+from tempo_jax.operators.values import HALF, Function, Scalar, Value, const, converted, full, index
 from tempo_jax.precision import HIGHEST
 
 _PIECES = 4
@@ -26,15 +26,22 @@ def _banded(call: Call) -> Function:
     if not call.result.elements:
         return lambda *given: full(call.result.shape, 0, call.result.dtype)
     attention = _BlockedAttention(call, band_of(call), points_at_once(call))
-    if not call.attrs["masked"]:
-        return in_float32(attention, call.result.dtype)
-    return lambda *given: in_float32(lambda *rest: attention(*rest, given[-1]), call.result.dtype)(*given[:-1])
+    dtype, masks = call.result.dtype, int(call.attrs["masked"])
+    if dtype not in HALF:
+        return attention
+
+    def of_halves(q: Value, k: Value, *rest: Value) -> Value:
+        floats = (converted(x, "float32") for x in rest[: len(rest) - masks])
+        return converted(attention(q, k, *floats, *rest[len(rest) - masks :]), dtype)
+
+    return of_halves
 
 
 @dataclass(frozen=True)
 class _BlockedAttention:
     """`size` points at once. XLA makes one pass over the scores of a block, which stay in the caches. `apart`: each
-    point has values of its own, 0 where it does not see them: a weight of 0 does not hide what is not finite."""
+    point has values of its own, 0 where it does not see them: a weight of 0 does not hide what is not finite. Queries
+    and keys may be halves, whose products are exact in float32; all else is float32 then."""
 
     call: Call
     band: Band
@@ -68,7 +75,7 @@ class _BlockedAttention:
             return self.attend(block.first, points, block.start, block.stop - block.start, given)
         width = min(block.stop - block.start, self.size - 1 + self.band.high - self.band.low)
         q, v = given[0], given[2]
-        out = jnp.zeros((*q.shape[:-3], points, q.shape[-2], v.shape[-1]), q.dtype)
+        out = jnp.zeros((*q.shape[:-3], points, q.shape[-2], v.shape[-1]), v.dtype)
 
         def step(number: Value, out: Value) -> Value:
             first = jnp.minimum(number * self.size, points - self.size) + block.first
@@ -124,13 +131,16 @@ def _part(x: Value, axis: int, start: Scalar, count: int) -> Value:
 
 def _product(x: Value, y: Value, contracted: int) -> Value:
     """(batch..., points, rows, c) with (batch..., keys, width), over the last axis and `contracted`; as matrices with
-    (batch..., points, keys, width)."""
+    (batch..., points, keys, width). Of halves it is float32."""
+    wide = np.dtype(np.float32) if x.dtype.name in HALF else x.dtype
     if x.ndim == y.ndim:
-        return jnp.matmul(x, y, precision=HIGHEST)
+        return jnp.matmul(x, y, precision=HIGHEST, preferred_element_type=wide)
     *batch, points, rows, last = x.shape
     axes = tuple(range(len(batch)))
     x = lax.reshape(x, (*batch, points * rows, last))
-    made = lax.dot_general(x, y, (((x.ndim - 1,), (contracted,)), (axes, axes)), precision=HIGHEST)
+    made = lax.dot_general(
+        x, y, (((x.ndim - 1,), (contracted,)), (axes, axes)), precision=HIGHEST, preferred_element_type=wide
+    )
     return lax.reshape(made, (*batch, points, rows, made.shape[-1]))
 
 
