@@ -93,7 +93,7 @@ ON_MESH = {
 }
 
 
-@pytest.mark.parametrize("name", ON_MESH)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "ppo")) for name in ON_MESH])
 def test_an_example_lies_on_a_mesh_and_gathers_nothing(name: str) -> None:
     assert "x all-reduce over data" in on_mesh(name, "data=2", *ON_MESH[name])
 
@@ -101,6 +101,7 @@ def test_an_example_lies_on_a_mesh_and_gathers_nothing(name: str) -> None:
 PIPELINE = ("--layers", 2, "--microbatches", 3, "--batch", 2, "--length", 3, "--width", 4, "--iterations", 4)
 
 
+@pytest.mark.slow
 def test_an_example_goes_through_the_stages_of_a_mesh(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     said = on_mesh("pipeline", "stage=2", *PIPELINE)
