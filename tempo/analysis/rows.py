@@ -17,11 +17,11 @@ from typing import Any
 from tempo.analysis.reports import point_text, tensor_name
 from tempo.errors import Location, SizeError, UnsupportedError
 from tempo.sdg.components import reached
-from tempo.sdg.graph import Edge, Graph, IndexMap, Node, Output, Point, Slice, identity_map, substitute_index
+from tempo.sdg.graph import Case, Edge, Graph, IndexMap, Node, Output, Point, Slice, identity_map, substitute_index
 from tempo.sdg.operators import OPERATORS, factors_of
 from tempo.sdg.operators.axes import Factor, Role
 from tempo.sdg.rewriter import Rewriter, Tensors, take_apart
-from tempo.symbolic import Context, Expr, Symbol, as_expr, const, var
+from tempo.symbolic import Context, Symbol, as_expr, const, var
 
 
 @dataclass(frozen=True)
@@ -399,20 +399,22 @@ def with_own_points(graph: Graph) -> Graph:
     """With cases that hold at one point of a row reading that as their own: h[b, 0] = x[b, 0]."""
     nodes, context = dict(graph.nodes), Context.of(graph.dims)
     for id, node in graph.nodes.items():
-        along = [var(end.along) for end in ends_of(graph, node.domain)]
+        along = {end.along for end in ends_of(graph, node.domain)}
         if node.is_merge and along:
-            cases = (replace(case, edge=_own(case.edge, along, context.assume(case.condition))) for case in node.cases)
+            cases = (replace(case, edge=_own(graph, case, along, context)) for case in node.cases)
             nodes[id] = replace(node, cases=tuple(cases))
     return replace(graph, nodes=nodes)
 
 
-def _own(edge: Edge, along: Sequence[Expr], context: Context) -> Edge:
-    def own(index: Point | Slice) -> Point | Slice:
-        if not isinstance(index, Point) or index.index.dims():
+def _own(graph: Graph, case: Case, along: Collection[Symbol], context: Context) -> Edge:
+    def own(symbol: Symbol, index: Point | Slice) -> Point | Slice:
+        if symbol not in along or not isinstance(index, Point) or index.index.dims():
             return index
-        return next((Point(at) for at in along if context.implies(at.eq(index.index))), index)
+        here = context.assume(case.condition)
+        return Point(var(symbol)) if here.implies(var(symbol).eq(index.index)) else index
 
-    return replace(edge, map=tuple(map(own, edge.map)))
+    domain = graph.nodes[case.edge.node].domain
+    return replace(case.edge, map=tuple(map(own, domain, case.edge.map)))
 
 
 def with_counts(graph: Graph, means: Means) -> Graph:

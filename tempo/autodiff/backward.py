@@ -20,7 +20,7 @@ from tempo.autodiff.preimage import GuardedBox
 from tempo.autodiff.transpose import contributions
 from tempo.errors import Location, UnsupportedError
 from tempo.sdg.components import reached, strongly_connected
-from tempo.sdg.graph import Edge, Graph, Node, Output, Point, TensorType, identity_map
+from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice, TensorType, identity_map
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.creation import PLACEHOLDERS
 from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, conjunction, const, disjunction, var
@@ -144,7 +144,7 @@ class Backward:
             self._send(seed.cotangent, seed.edge, GuardedBox(dims, Box.full(dims)))
 
     def _visit(self, node: Node, adjoint: Guarded) -> None:
-        condition, cotangent = adjoint[0], self._masked(node, adjoint[1])
+        condition, cotangent = adjoint[0], self._masked(node, *adjoint)
         for guard, edge, part in self._parts(node, cotangent):
             region = self.region(node.id)
             where = region.context().simplify_condition(guard & condition)
@@ -153,12 +153,13 @@ class Backward:
                 part = self._in_rows(shown, shown.read(edge), part)
             self._send(part, edge, GuardedBox(region.dims, region.box, where), is_cyclic)
 
-    def _masked(self, node: Node, cotangent: Edge) -> Edge:
+    def _masked(self, node: Node, condition: Condition, cotangent: Edge) -> Edge:
         """The cotangent, zero at points behind the end of a row: of a sum it is the same at all positions."""
         varying = dict(zip(self.nodes.nodes[cotangent.node].domain, cotangent.map))
         active = [number for number, edge in enumerate(node.operands) if edge.node in self.active]
         for shown in self._shown:
-            goes_along = all(varying.get(symbol) == Point(var(symbol)) for symbol in shown.end.domain)
+            context = self.region(node.id, condition).context()
+            goes_along = all(_is_at(varying.get(symbol), symbol, context) for symbol in shown.end.domain)
             own = [Rows(identity_map(shown.end.domain), ())] if is_ragged(shown.end, node.domain) else []
             cotangent = self._in_rows(shown, (*shown.mixed(node, active), *([] if goes_along else own)), cotangent)
         return cotangent
@@ -377,6 +378,11 @@ def _cut(node: Node) -> Node:
 # Placeholders.
 
 _NAMES = frozenset(operator.name for operator in PLACEHOLDERS)
+
+
+def _is_at(index: Point | Slice | None, symbol: Symbol, context: Context) -> bool:
+    """Whether it is the point itself, or a number that the point is for sure."""
+    return isinstance(index, Point) and context.implies(index.index.eq(var(symbol)))
 
 
 def expand_gradients(graph: Graph) -> Graph:

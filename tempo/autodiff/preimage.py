@@ -27,7 +27,6 @@ from tempo.symbolic import (
     Min,
     Symbol,
     conjunction,
-    const,
     maximum,
     minimum,
     var,
@@ -157,7 +156,9 @@ class _MapInverter:
             if primed(dim.symbol) in self.unknown:
                 found, condition = self._range(dim.symbol, bounds[primed(dim.symbol)], base, condition)
                 ranges.append(found)
-        ones = {each.dim: each.start for each in ranges if each.length == const(1)}
+        single = [each for each in ranges if base.implies(each.length.le(1))]
+        condition &= conjunction(each.length.ge(1) for each in single)  # at some sizes there may be none
+        ones = {each.dim: each.start for each in single}
         mask = conjunction(self.mask).substitute({primed(symbol): value for symbol, value in ones.items()})
         if mask.symbols().isdisjoint(self.unknown):
             condition, mask = base.simplify_condition(condition & mask), TRUE

@@ -507,6 +507,96 @@ def test_what_is_made_of_points_is_read_where_it_is_asked_for(target: Target) ->
     target.agrees(over_rows(make), options=PACKED, n=np.array([4, 2, 1], np.int32), x=numbers((3, 4)))
 
 
+@pytest.mark.planned
+@pytest.mark.parametrize("options", [{}, PACKED], ids=str)
+def test_a_recurrence_that_sees_its_whole_row(target: Target, options: dict[str, Any]) -> None:
+    """Where that ends is not known of the points of a tile."""
+
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        h, keys = tp.recurrent("h", (), (b, t)), x[b, :]
+        h[b, 0] = x
+        h[b, t + 1] = tp.tanh(tp.softmax(keys * h) @ keys + x[b, t + 1])
+        tp.output("gradient", tp.grad((h * h)[:, :].sum(), x))
+        return h
+
+    inputs, _ = rows_of()
+    target.agrees(over_rows(make), options=options, tolerance=5, **inputs)
+
+
+@pytest.mark.planned
+@pytest.mark.parametrize("tiles", [{}, {"t": 2}, {"t": 2, "u": 3}], ids=str)
+@pytest.mark.parametrize("way", ["at a point", "of both", "whole"])
+def test_a_recurrence_along_rows_that_sees_other_rows(target: Target, way: str, tiles: dict[str, int]) -> None:
+    with tp.Program() as program:
+        b = tp.dim("b")
+        t = tp.dim("t", lengths=tp.input("n", (), (b,), "int32"))
+        u = tp.dim("u", lengths=tp.input("m", (), (b,), "int32"))
+        x, y, w = tp.input("x", (), (b, t)), tp.input("y", (), (b, u)), tp.input("w", ())
+        both = tp.input("both", (), (b, t, u))
+        if way == "whole":
+            h = tp.recurrent("h", (), (b, t))
+            seen: dict[str, Any] = {"at": (y[b, :] * w).sum()}
+        else:
+            h = tp.recurrent("h", (), (b, t, u))
+            seen = {"at": y * w if way == "at a point" else both * w}
+        after = (b, t + 1, u) if way != "whole" else (b, t + 1)
+        at = seen["at"][after] if way == "of both" else seen["at"]
+        h[(b, 0, *after[2:])] = x + 0 * seen["at"]
+        h[after] = tp.tanh(h * w + at + x[b, t + 1])
+        tp.output("h", h)
+        loss = (h * h)[(b, *[slice(None)] * (len(after) - 1))].sum()[:].sum()
+        for name, gradient in zip(("dx", "dy", "dw"), tp.grad(loss, [x, y, w])):
+            tp.output(name, gradient)
+    n, m = np.array([3, 0, 1, 4], np.int32), np.array([2, 1, 0, 3], np.int32)
+    inside, there = np.arange(4) < n[:, None], np.arange(3) < m[:, None]
+    given = {"x": np.where(inside, numbers((4, 4)), np.nan), "y": np.where(there, numbers((4, 3), seed=1), np.nan)}
+    given["both"] = np.where(inside[..., None] & there[:, None], numbers((4, 4, 3), seed=2), np.nan)
+    arrays: dict[str, Any] = {name: array.astype(np.float32) for name, array in given.items()}
+    options = {"mapping": tiles} if tiles else {}
+    target.agrees(program, options=options, tolerance=20, n=n, m=m, w=np.float32(0.5), **arrays)
+
+
+@pytest.mark.parametrize("least", [0, 1])
+@pytest.mark.parametrize("way", ["forwards", "backwards"])
+def test_gradients_of_two_recurrences_that_read_one_another(target: Target, way: str, least: int) -> None:
+    """What the first point of one gives to the other is of that point, and of no other of its row."""
+
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        h, g = tp.recurrent("h", (), (b, t)), tp.recurrent("g", (), (b, t))
+        if way == "forwards":
+            h[b, 0] = x
+            g[b, 0] = h + least
+            h[b, t + 1] = tp.tanh(g + x[b, t + 1])
+            g[b, t + 1] = tp.sin(h + h[b, t + 1])
+        else:
+            h[b, t.last] = x
+            g[b, t.last] = h + least
+            h[b, t] = tp.tanh(g[b, t + 1] + x)
+            g[b, t] = tp.sin(h[b, t + 1] + h)
+        tp.output("of g", tp.grad(tp.sin(g)[:, :].sum(), x))
+        tp.output("of h", tp.grad(tp.sin(h)[:, :].sum(), x))
+        return h
+
+    inputs, _ = rows_of()
+    target.agrees(over_rows(make), tolerance=5, **inputs)
+
+
+def test_cases_of_which_some_are_of_short_rows_alone(target: Target) -> None:
+    """A case is reached where none before it takes a point, at some sizes."""
+
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        h = tp.recurrent("h", (), (b, t))
+        h[t + 1 == t.last] = x * 3
+        h[t.last < 2] = x - 1
+        h[b, t] = x * 0.5
+        return h
+
+    inputs, inside = rows_of()
+    at, last, x = np.arange(4), inputs["n"][:, None] - 1, np.where(inside, inputs["x"], 0)
+    expected = np.where(inside, np.where(at + 1 == last, x * 3, np.where(last < 2, x - 1, x * 0.5)), 0)
+    target.agrees(over_rows(make), {"y": expected}, **inputs)
+
+
 @pytest.mark.parametrize("size", [1, 2])
 def test_gradients_of_two_recurrences_over_rows_of_one_point(target: Target, size: int) -> None:
     with tp.Program("two") as program:

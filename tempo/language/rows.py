@@ -101,7 +101,11 @@ def without_lasts(
     every = () if others == TRUE else (replace(case, condition=some & ~others),)
     outside = builder.context.assume(~some, *(~each.condition for each in before))
     after = (replace(each, condition=_possible(program, domain, *left, ~condition, each.condition)) for each in rest)
-    reached = (each for each in after if not outside.excludes(each.condition))
+    reached: list[Case] = []
+    for each in after:
+        if not outside.excludes(each.condition):
+            reached.append(each)
+            outside = outside.assume(~each.condition)
     return (*before, *every, replace(case, condition=some, edge=selected), *reached)
 
 

@@ -36,6 +36,7 @@ from tempo.analysis.rows import (
     row_ends,
     row_masks,
     selected,
+    with_own_points,
 )
 from tempo.sdg.graph import Case, Edge, Graph, IndexMap, Node, Output, Point, Slice, TensorType, identity_map
 from tempo.sdg.rewriter import Rewriter, Tensors
@@ -47,6 +48,7 @@ def rows_masked(graph: Graph, most: Mapping[str, Edge] | None = None) -> Graph:
 
     `most`: by stop, how many rows that go on are left alone.
     """
+    graph = with_own_points(graph) if graph.ragged else graph  # gradients have such cases, too
     found = [(end, row_masks(graph, end)) for end in row_ends(graph)]
     asked = graph.reachable()
     lasts = [node for node in graph.nodes.values() if node.is_last and node.id in asked]

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from tempo.analysis.demand.demand import Demand, demand
-from tempo.analysis.rows import is_known, is_ragged, with_losses
+from tempo.analysis.reports import tensor_name
+from tempo.analysis.rows import is_known, is_ragged, row_ends, with_losses
 from tempo.errors import UnsupportedError
 from tempo.passes.wavefront.components import Interval, Wavefront
 from tempo.sdg.builder import attribute_exprs
@@ -97,6 +98,8 @@ class _Rows:
         for id in self.cycle:
             if not self.is_plain(graph.nodes[id]):
                 raise UnsupportedError(f"{graph.nodes[id].name or graph.nodes[id].op} is in it")
+            if self.ends_again(graph.nodes[id]):
+                raise UnsupportedError(f"{tensor_name(graph.nodes[id])} has rows along other dims, too")
         reading = (const(1), dim.size) if self.step < 0 else (const(0), dim.size - 1)
         wave = Wavefront(dim, {id: self.points(id) for id in self.around()}, reading, self.step > 0, (), self.end.rows)
         self.check_reads(wave)
@@ -152,11 +155,18 @@ class _Rows:
         graph = self.graph
         if node.id in self.others or node.is_nominal or not is_ragged(self.end, node.domain) or not self.is_plain(node):
             return False
+        if self.ends_again(node):
+            return False
         demanded = self.demands.get(node.id)
         if demanded is None or not demanded.exact:
             return False
         ragged = [edge for edge in node.operands if is_ragged(self.end, graph.nodes[edge.node].domain)]
         return all(_step(graph, self.end, edge) == 0 and edge.node not in self.others for edge in ragged)
+
+    def ends_again(self, node: Node) -> bool:
+        """Whether its rows end along other dims, too: where they do is not known of a lane, so nothing masks them."""
+        others = (end for end in row_ends(self.graph) if end is not self.end and {*end.rows} & {*self.end.domain})
+        return any(is_ragged(end, node.domain) for end in others)
 
     def is_plain(self, node: Node) -> bool:
         """Whether it is the same at every point."""

@@ -21,7 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tempo.analysis.rows import Mask, Rows, exists, selected
+from tempo.analysis.reports import tensor_name
+from tempo.analysis.rows import Mask, Rows, Shown, exists, selected
 from tempo.errors import UnsupportedError
 from tempo.passes.wavefront.components import Wavefront
 from tempo.sdg.builder import fresh_dim
@@ -94,6 +95,11 @@ class _Tiling:
         made: set[int] = reached(merges, readers.__getitem__)
         few = {id for id, points in self.wave.nodes.items() if points == self.wave.others}
         return frozenset(self.wave.nodes.keys() - made - few)
+
+    @cached_property
+    def shown(self) -> list[Shown]:
+        """What the program shows of rows, where lengths are given."""
+        return [Shown(self.graph, end) for end in self.graph.ragged.values()]
 
     def tiles(self, node: int) -> Symbol:
         """The dim of tiles of a node of the recurrence."""
@@ -197,6 +203,8 @@ class _Tiling:
             return edge
         if any(size.dims() for size in tensors.shape(edge)):
             raise UnsupportedError("shapes of what is read vary along the dim")
+        if any(shown.read(edge) for shown in self.shown):  # which end where that of the point's row is
+            raise UnsupportedError(f"{tensor_name(self.graph.nodes[edge.node])} is read at several points of a row")
         if not self.graph.is_identity(edge):
             edge = tensors.apply("copy", edge)
         domain = self.rewriter.nodes[edge.node].domain
