@@ -99,6 +99,21 @@ def test_rows_that_are_not_there_have_no_last_point(target: Target, lengths: lis
     target.agrees(program, outputs, n=n, x=given, sizes={"t": 9})
 
 
+def test_rows_go_on_from_their_points_at_the_last_of_a_loop(target: Target) -> None:
+    """The point behind a row is not read: nobody asks for what would be made of it."""
+    with tp.Program() as program:
+        b, t, s, h = halves_of_rows()
+        tp.stop_when(t, h < 1, each=(b, s))
+        y = tp.recurrent("y", (), (b, s))
+        y[b, 0] = h[b, t.last, 0]
+        y[b, s + 1] = y + h[b, t.last, s + 1]
+        tp.output("y", y)
+    given = np.array([[1.5, 9, 0], [5, 3, 99]], np.float32)
+    last = np.array([[0.75, 0.5625, 0], [0.625, 0.75, 0.7734375]])
+    n = np.array([2, 3], np.int32)
+    target.agrees(program, {"y": np.cumsum(last, axis=1) * [[1, 1, 0], [1, 1, 1]]}, n=n, x=given, sizes={"t": 9})
+
+
 def test_one_loop_goes_on_from_where_another_has_ended(target: Target) -> None:
     with tp.Program() as program:
         b, t, u = tp.dims("b t u")

@@ -597,6 +597,30 @@ def test_cases_of_which_some_are_of_short_rows_alone(target: Target) -> None:
     target.agrees(over_rows(make), {"y": expected}, **inputs)
 
 
+def test_definitions_read_rows_where_they_are_asked_for(target: Target) -> None:
+    """What comes behind a point is no error at the last one, if nobody asks there."""
+
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        ahead, first, h = (tp.recurrent(name, (), dims) for name, dims in (("a", (b, t)), ("f", (b,)), ("h", (b, t))))
+        ahead[b, t] = x[b, t + 1]
+        first[b] = x[b, 0]
+        h[b, 0] = first
+        h[b, t + 1] = h + ahead
+        tp.output("cases", tp.cases((t < t.last, ahead), 0))
+        tp.output("first", tp.cases((t.last >= 0, first), 0))
+        return h
+
+    inputs, inside = rows_of()
+    x = np.where(inside, inputs["x"], 0)
+    expected = {
+        "cases": np.where(inside[:, 1:], x[:, 1:], 0),
+        "first": x[:, 0],
+        "y": np.where(inside, np.cumsum(x, axis=1), 0),
+    }
+    expected["cases"] = np.pad(expected["cases"], ((0, 0), (0, 1)))
+    target.agrees(over_rows(make), expected, **inputs)
+
+
 @pytest.mark.parametrize("size", [1, 2])
 def test_gradients_of_two_recurrences_over_rows_of_one_point(target: Target, size: int) -> None:
     with tp.Program("two") as program:
@@ -641,6 +665,13 @@ def test_nothing_behind_a_row_is_not_finite(target: Target) -> None:
         target.compile(over_rows(lambda b, t, x: make(b, t, x * 1e30)), check_finite=True)(**inputs)
 
 
+def definition(b: tp.Dim, t: tp.Dim, value: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    h = tp.recurrent("h", (), (b, t))
+    h[t + 1 < t.size] = value
+    h[b, t] = 0.0
+    return h
+
+
 WRONG: dict[str, tuple[Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor], Any], type[tp.TempoError], str]] = {
     "a point behind a row": (
         lambda b, t, x: x + x[b, 1],
@@ -649,6 +680,11 @@ WRONG: dict[str, tuple[Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor], Any], type
     ),
     "the first of none": (lambda b, t, x: x[b, 0], tp.DomainError, r"x\[b = 2, t = 0\].* has 0 points"),
     "the last of none": (lambda b, t, x: x[b, t.last], tp.DomainError, r"x\[b = 2, t = -1\].* has 0 points"),
+    "a point behind a row, in a definition": (
+        lambda b, t, x: definition(b, t, x[b, t + 1]),
+        tp.DomainError,
+        r"x\[b = 0, t = 3\] is read by h at b = 0, t = 2, (?s:.*)h\[t \+ 1 < t.size\] = value",
+    ),
     "another row": (lambda b, t, x: x[0, t], tp.DomainError, r"x\[b = 0, t = 3\].*the row b = 0 has 3 points"),
     "a maximum of none": (lambda b, t, x: x[b, :].max(), tp.ShapeError, "max over an empty slice at b = 2"),
     "a mean of none": (lambda b, t, x: x[b, :].mean(), tp.ShapeError, "mean over an empty slice at b = 2"),

@@ -186,7 +186,7 @@ class RowChecks:
             if id not in boxes:
                 continue
             node = self.graph.nodes[id]
-            by_readers = TRUE if _is_declared(node) else disjunction(asked.get(id, [TRUE]))
+            by_readers = TRUE if id in self._cut else disjunction(asked.get(id, [TRUE]))
             found[id] = where = boxes[id] & by_readers & self._in_rows(node)
             for number, (condition, edge) in enumerate(node.guarded_reads()):
                 here = where & condition & self._selects(node, number)
@@ -195,9 +195,16 @@ class RowChecks:
 
     def _readers_first(self) -> list[int]:
         """All nodes, but those that cycles run through in front: of these all points are taken to be asked for."""
-        reads = {id: [] if _is_declared(node) else self.graph.producers(id) for id, node in self.graph.nodes.items()}
+        reads = {id: [] if id in self._cut else self.graph.producers(id) for id in self.graph.nodes}
         order = [id for each in strongly_connected(reads, reads) for id in each][::-1]
-        return sorted(order, key=lambda id: not _is_declared(self.graph.nodes[id]))
+        return sorted(order, key=lambda id: id not in self._cut)
+
+    @cached_property
+    def _cut(self) -> set[int]:
+        """The definitions that cycles run through."""
+        cycles = (ids for ids in self.graph.components if len(ids) > 1 or ids[0] in self.graph.producers(ids[0]))
+        merges = (self.graph.nodes[id] for ids in cycles for id in ids if self.graph.nodes[id].is_merge)
+        return {node.id for node in merges if node.attr("role") != "cases"}
 
     def _seen_from(self, reader: Node, edge: Edge, where: Condition) -> Condition:
         """What holds at a point of the producer that is read from where this holds: as far as it says which that is."""
@@ -373,13 +380,10 @@ class RowChecks:
         by = f" by {tensor_name(reader)}" if reader.name else ""
         where = f" at {point_text(reader.domain, point)}" if reader.domain else ""
         whose = f"the row {point_text(end.rows, row)}" if row else "the row"
+        written = next((case.location for case in reader.cases if case.edge == read.edge), None)
         return DomainError(
             f"{tensor_name(producer)}[{point_text(end.domain, indices)}] is read{by}{where}, and {whose} has "
             f"{length} points along {end.name}",
-            location=reader.location or producer.location,
+            location=written or reader.location or producer.location,
             hint=f"guard the read with a case on {end.name}.last: its points are 0 to {end.name}.last",
         )
-
-
-def _is_declared(node: Node) -> bool:
-    return node.is_merge and node.attr("role") != "cases"
