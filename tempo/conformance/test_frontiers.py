@@ -304,6 +304,37 @@ def test_rows_that_are_points_of_other_rows(target: Target) -> None:
     np.testing.assert_array_equal(outputs.lengths["t"], m)
 
 
+@pytest.mark.one_device
+@pytest.mark.parametrize("lanes", [None, 2])
+def test_frontiers_of_points_of_rows_that_are_run_in_tiles(target: Target, lanes: int | None) -> None:
+    """A step of a row reads all nodes of the one before. Of steps that are not there, no tile has the width."""
+    with tp.Program() as program:
+        b = tp.dim("b")
+        s = tp.dim("s", lengths=tp.input("n", (), (b,), "int32"))
+        width = tp.recurrent("width", (), (b, s), tp.int32)
+        i = tp.dim("i", 5, lengths=width)
+        x = tp.input("x", (), (b, s))
+        h, g = tp.recurrent("h", (), (b, s, i)), tp.recurrent("g", (), (b, s))
+        width[b, 0] = 2
+        width[b, s] = (width[b, s - 1] * 2 + (h[b, s - 1, :] > 0).sum(axis=0)) % 6
+        h[b, s, i] = x + tp.as_tensor(i)
+        g[b, 0] = x
+        g[b, s] = g[b, s - 1] / 2 + h[b, s - 1, :].sum()
+        tp.output("h", h)
+        tp.output("g", g)
+    n, x_ = np.array([3, 0, 1, 4], np.int32), numbers((4, 4))
+    widths, h_, g_ = np.zeros((4, 4), np.int32), np.zeros((4, 4, 5)), np.zeros((4, 4))
+    for row, count in enumerate(n):
+        for step in range(count):
+            before = h_[row, step - 1]
+            widths[row, step] = (widths[row, step - 1] * 2 + (before > 0).sum()) % 6 if step else 2
+            g_[row, step] = g_[row, step - 1] / 2 + before.sum() if step else x_[row, step]
+            h_[row, step, : widths[row, step]] = x_[row, step] + np.arange(widths[row, step])
+    options = {} if lanes is None else {"mapping": {"s": lanes}}
+    outputs = target.agrees(program, {"h": h_, "g": g_}, options=options, n=n, x=x_)
+    np.testing.assert_array_equal(outputs.lengths["i"], widths)
+
+
 def test_nodes_of_a_frontier_have_rows_themselves(target: Target) -> None:
     with tp.Program() as program:
         trees = Trees()

@@ -64,6 +64,14 @@ def from_sentence_to_sentence(d: Documents, words: Tensor, sentences: Tensor) ->
     return words * h, h
 
 
+def with_folded_words(d: Documents, words: Tensor, sentences: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """What each step folds is 1 where there is no word."""
+    h = d.recurrent(d.b, d.s)
+    h[d.b, 0] = sentences
+    h[d.b, d.s] = tp.tanh(d.w @ h[d.b, d.s - 1] + tp.exp(words[d.b, d.s, :] * 0.1).sum(axis=0) * 0.25)
+    return None, h
+
+
 def back_from_the_last(d: Documents, words: Tensor, sentences: Tensor) -> tuple[Tensor | None, Tensor | None]:
     h = d.recurrent(d.b, d.s)
     h[d.b, d.s.last] = sentences
@@ -109,7 +117,7 @@ def counted(d: Documents, words: Tensor, sentences: Tensor) -> tuple[Tensor | No
 
 STATEMENTS: Sequence[Statement] = (
     forwards, backwards, from_sentence_to_sentence, back_from_the_last, attention, of_sentences, of_all_words, squares,
-    by_sentence, picked, counted,
+    by_sentence, picked, counted, with_folded_words,
 )  # fmt: skip
 
 
@@ -191,6 +199,7 @@ def test_numbers_of_sentences(target: Target, name: str) -> None:
 @pytest.mark.parametrize("name", ["some", "an empty document"])
 def test_packed(target: Target, tiles: Mapping[str, int], name: str) -> None:
     check(target, [(forwards, 0), (from_sentence_to_sentence, 0), (backwards, 0)], COUNTS[name], {"mapping": tiles})
+    check(target, [(with_folded_words, 0)], COUNTS[name], {"mapping": tiles})
 
 
 @pytest.mark.parametrize("seed", typical(range(40), range(3)))

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from tempo.analysis.demand.demand import Demand, demand
 from tempo.analysis.reports import tensor_name
-from tempo.analysis.rows import is_known, is_ragged, row_ends, with_losses
+from tempo.analysis.rows import Shown, is_known, is_ragged, row_ends, with_losses
 from tempo.errors import UnsupportedError
 from tempo.passes.wavefront.components import Interval, Wavefront
 from tempo.sdg.builder import attribute_exprs
+from tempo.sdg.components import reached
 from tempo.sdg.graph import Edge, Graph, Node, Output, Point
 from tempo.symbolic import Context, Symbol, const, var
 
@@ -100,6 +102,9 @@ class _Rows:
                 raise UnsupportedError(f"{graph.nodes[id].name or graph.nodes[id].op} is in it")
             if self.ends_again(graph.nodes[id]):
                 raise UnsupportedError(f"{tensor_name(graph.nodes[id])} has rows along other dims, too")
+        lengths = reached([shown.end.edge.node for shown in self._rows_of_points], graph.producers)
+        if not self.cycle.isdisjoint(lengths):
+            raise UnsupportedError("lengths of rows that are its points are made of it")
         reading = (const(1), dim.size) if self.step < 0 else (const(0), dim.size - 1)
         wave = Wavefront(dim, {id: self.points(id) for id in self.around()}, reading, self.step > 0, (), self.end.rows)
         self.check_reads(wave)
@@ -174,4 +179,13 @@ class _Rows:
         along = {*self.end.domain}
         return not (
             node.is_call or node.attr("checked") or node.op in ("gradient", "custom_gradient", "cotangent")
-        ) and not any(along & each.dims() for each in varying)
+        ) and not (any(along & each.dims() for each in varying) or self.shows_rows_of_points(node))
+
+    def shows_rows_of_points(self, node: Node) -> bool:
+        """Whether it reads several points of rows that are points of these: in a tile nothing says where those end."""
+        return any(shown.read(edge) for shown in self._rows_of_points for _, edge in node.reads())
+
+    @cached_property
+    def _rows_of_points(self) -> list[Shown]:
+        graph = with_losses(self.graph)
+        return [Shown(graph, end) for end in graph.ragged.values() if self.end.along in end.rows]
