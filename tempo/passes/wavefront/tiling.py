@@ -220,7 +220,7 @@ class _Tiling:
             return tensors.gather(replace(edge, map=map), indices[0], 0)
         attrs = {"axis": 0, "count": len(indices), "batch": 0, "checked": False, "in_row": True}
         data = replace(edge, map=map)
-        if points == self.wave.others:  # there may be no such point, and a tile of none has numbers as well
+        if points == self.wave.others or low != const(0):  # there may be no such point, and any lane has numbers
             end, shown = (
                 self.graph.ragged[self.symbol],
                 Rows(tuple(parts[symbol] for symbol in self.wave.symbols), (0, 1)),
