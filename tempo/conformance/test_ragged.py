@@ -597,6 +597,42 @@ def test_cases_of_which_some_are_of_short_rows_alone(target: Target) -> None:
     target.agrees(over_rows(make), {"y": expected}, **inputs)
 
 
+def test_reads_from_the_last_point_under_a_case_of_long_rows(target: Target) -> None:
+    """The case is of rows, and what it selects varies along them."""
+
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        tp.output("both", tp.cases((t.last >= 2, x[b, t.last - 2]), (t.last >= 1, x[b, t.last - 1] * 2), x * 3))
+        return tp.cases((t.last >= 1, x[b, t.last - 1] + x), 0)
+
+    inputs, inside = rows_of()
+    n, x = inputs["n"], np.where(inside, inputs["x"], 0)
+    first, second = ((n >= count)[:, None] & inside for count in (3, 2))
+    before, further = (x[np.arange(4), np.maximum(n - back, 0)][:, None] for back in (2, 3))
+    expected = {
+        "y": np.where(second, before + x, 0),
+        "both": np.where(inside, np.where(first, further, np.where(second, before * 2, x * 3)), 0),
+    }
+    target.agrees(over_rows(make), expected, **inputs)
+
+
+@pytest.mark.planned
+@pytest.mark.parametrize("lanes", [2, 16])
+def test_points_of_a_tile_that_nobody_asks_for_have_numbers(target: Target, lanes: int) -> None:
+    """`g` is asked for behind the first points of rows, and a tile has some of these."""
+
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        h, g = tp.recurrent("h", (), (b, t)), tp.recurrent("g", (), (b, t))
+        h[b, t.last] = g[b, t.last] = x
+        h[b, t] = tp.tanh(g[b, t + 1] + x)
+        g[b, t] = tp.sin(h[b, t + 1] + x)
+        tp.output("gradient", tp.grad(tp.sin(h)[:, :].sum(), x))
+        return h
+
+    n = np.array([4, 1, 0, 3], np.int32)
+    x = np.where(np.arange(4) < n[:, None], numbers((4, 4)), np.nan).astype(np.float32)
+    target.agrees(over_rows(make), tolerance=5, n=n, x=x, options={"mapping": {"t": lanes}})
+
+
 def test_definitions_read_rows_where_they_are_asked_for(target: Target) -> None:
     """What comes behind a point is no error at the last one, if nobody asks there."""
 

@@ -7,8 +7,7 @@ do not, and a case of its own where all do, whatever their lengths.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 from tempo.errors import DefinitionError, user_location
@@ -19,18 +18,11 @@ from tempo.sdg.graph import Case, Edge, Port, identity_map
 from tempo.sdg.rewriter import Tensors
 from tempo.symbolic import (
     TRUE,
-    And,
-    Comparison,
     Condition,
     Context,
-    Eq,
-    Expr,
-    Or,
     Symbol,
-    conjunction,
-    const,
-    disjunction,
     over_counts,
+    projected,
     var,
 )
 
@@ -114,48 +106,8 @@ def _possible(program: Program, domain: Collection[Symbol], *conditions: Conditi
     (Fourier and Motzkin), and what is not affine in them is taken to hold."""
     context = program.builder.context
     symbols = sorted({symbol for each in conditions for symbol in lasts(each)})
-    inside: list[Expr] = []
+    inside: list[Condition] = []
     for symbol in symbols:
         dim = symbol.of_kind("dim")
-        inside += (
-            program.builder.size(dim) - 1 - var(symbol),
-            var(symbol) - (var(dim) if dim in domain else const(-1)),
-        )
-    clauses: list[list[Expr]] = [inside]
-    for each in conditions:
-        clauses = [[*clause, *more] for clause in clauses for more in _clauses(each)]
-        if len(clauses) > _MOST_CLAUSES:
-            return TRUE
-    for symbol in symbols:
-        clauses = [_without(symbol, clause) for clause in clauses]
-    found = (conjunction(expr.ge(0) for expr in clause) for clause in clauses)
-    return context.simplify_condition(disjunction(found))
-
-
-_MOST_CLAUSES = 64
-
-
-def _clauses(condition: Condition) -> list[list[Expr]]:
-    """Of which one holds: expressions that are all at least 0."""
-    if isinstance(condition, Or):
-        return [clause for each in condition.args for clause in _clauses(each)]
-    if isinstance(condition, And):
-        parts = itertools.product(*map(_clauses, condition.args))
-        return [[expr for part in clause for expr in part] for clause in parts]
-    if isinstance(condition, Comparison):
-        return [[condition.expr, -condition.expr] if isinstance(condition, Eq) else [condition.expr]]
-    return [[]] if condition == TRUE else []
-
-
-def _without(symbol: Symbol, exprs: Sequence[Expr]) -> list[Expr]:
-    kept = [expr for expr in exprs if symbol not in expr.symbols()]
-    affine = [expr for expr in exprs if _is_affine(expr, symbol)]
-    for low in (expr for expr in affine if expr.coefficient(symbol) > 0):
-        for high in (expr for expr in affine if expr.coefficient(symbol) < 0):
-            kept.append(low * -high.coefficient(symbol) + high * low.coefficient(symbol))
-    return kept
-
-
-def _is_affine(expr: Expr, symbol: Symbol) -> bool:
-    factor = expr.coefficient(symbol)
-    return factor != 0 and symbol not in (expr - var(symbol) * factor).symbols()
+        inside += (var(symbol).lt(program.builder.size(dim)), var(symbol).ge(var(dim) if dim in domain else -1))
+    return context.simplify_condition(projected(symbols, (*inside, *conditions)))

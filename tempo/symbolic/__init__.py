@@ -37,6 +37,7 @@ from tempo.symbolic.expr import (
 from tempo.symbolic.last_points import over_counts
 from tempo.symbolic.lengths import over_lengths
 from tempo.symbolic.parse import parse_condition, parse_expr
+from tempo.symbolic.projection import projected
 from tempo.symbolic.text import syntax_tree, to_python
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "over_lengths",
     "parse_condition",
     "parse_expr",
+    "projected",
     "size",
     "syntax_tree",
     "to_python",

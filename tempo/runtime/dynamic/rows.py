@@ -39,7 +39,20 @@ from tempo.errors import DomainError, TempoError, UnsupportedError
 from tempo.runtime.arguments.call import Arguments
 from tempo.sdg.components import strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice
-from tempo.symbolic import TRUE, And, Condition, Context, Eq, Expr, Symbol, conjunction, disjunction, over_counts, var
+from tempo.symbolic import (
+    TRUE,
+    And,
+    Condition,
+    Context,
+    Eq,
+    Expr,
+    Symbol,
+    conjunction,
+    disjunction,
+    over_counts,
+    projected,
+    var,
+)
 
 if TYPE_CHECKING:
     from tempo.language.program import Program
@@ -222,6 +235,9 @@ class RowChecks:
                 factor = part.expr.coefficient(dim)
                 if factor in (1, -1):
                     within[dim] = (var(dim) - part.expr * factor).substitute(within)
+        others = [dim for dim in reader.domain if dim not in within]
+        left = projected(others, parts) if others else TRUE
+        parts = (*parts, *(left.args if isinstance(left, And) else (left,)))
         found = [
             part.substitute(within)
             for part in parts
