@@ -155,10 +155,12 @@ class Backward:
 
     def _masked(self, node: Node, condition: Condition, cotangent: Edge) -> Edge:
         """The cotangent, zero at points behind the end of a row: of a sum it is the same at all positions."""
+        if not self._shown:
+            return cotangent
         varying = dict(zip(self.nodes.nodes[cotangent.node].domain, cotangent.map))
         active = [number for number, edge in enumerate(node.operands) if edge.node in self.active]
+        context = self.region(node.id, condition).context()
         for shown in self._shown:
-            context = self.region(node.id, condition).context()
             goes_along = all(_is_at(varying.get(symbol), symbol, context) for symbol in shown.end.domain)
             own = [Rows(identity_map(shown.end.domain), ())] if is_ragged(shown.end, node.domain) else []
             cotangent = self._in_rows(shown, (*shown.mixed(node, active), *([] if goes_along else own)), cotangent)

@@ -352,7 +352,8 @@ class SegmentTracer:
         """`in_parts`: a call may run a single iteration."""
         stop = stop_in(loop)
         few = loop.var in self.storage.loops
-        if stop is None and isinstance(lo, int) and isinstance(hi, int) and (few or hi - lo <= 1):
+        is_known = isinstance(lo, int) and isinstance(hi, int)
+        if stop is None and is_known and (few or hi - lo <= 1):
             points = range(lo, hi)
             self.few(loop, points if loop.direction == "forward" else points[::-1], state)
             return
@@ -360,7 +361,6 @@ class SegmentTracer:
         carried = [id for id in self.carried(loop) if id not in recent.replaced]
         forward, unchanged = loop.direction == "forward", self.unchanged(loop, state)
         fixed = [id for id in unchanged if self.buffers[id].dtype in HALF and state.buffers[id].size > _MOST_KNOWN]
-        is_known = isinstance(lo, int) and isinstance(hi, int)
         again = frozenset() if in_parts or (is_known and hi - lo < _OFTEN) else frozenset(unchanged)
 
         def body(step: Any, arrays: tuple[Array, ...]) -> tuple[Array, ...]:

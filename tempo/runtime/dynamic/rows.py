@@ -95,15 +95,14 @@ class RowChecks:
         """
         found: dict[Symbol, Array] = {}
         for symbol, end in self.program.declared().ragged.items():
-            if not is_known(self.graph, end):
+            if symbol not in self._known:
                 continue
             given = self._to_host(arguments.arrays[says_lengths(self.graph, end).port])
             given = self._of_those_there(end, given, found)
             self._check_lengths(end, given, arguments.sizes)
             found[symbol] = given.astype(np.int32)
-        for read in self._reads if found and reads else ():
-            if self._lengths_for(read) <= found.keys():
-                self._check(read, arguments.sizes, found)
+        for read in self._early if found and reads else ():
+            self._check(read, arguments.sizes, found)
         return {symbol.name: each for symbol, each in found.items()}
 
     def made(self, arguments: Arguments, results: Evaluated) -> Arguments:
@@ -114,22 +113,21 @@ class RowChecks:
         lengths = {name: each for name, each in results.lengths.items() if Symbol(name, "dim") not in self._known}
         found = {Symbol(name, "dim"): each for name, each in {**arguments.lengths, **lengths}.items()}
         self.check_computed(arguments, lengths)
-        for read in self._reads if found.keys() - self._known else ():
-            if not self._lengths_for(read) <= self._known:
-                self._check(read, arguments.sizes, found, results.kept)
+        for read in self._late if found.keys() - self._known else ():
+            self._check(read, arguments.sizes, found, results.kept)
         return replace(arguments, lengths={symbol.name: each.astype(np.int32) for symbol, each in found.items()})
 
     def check_proven(self, how: str) -> None:
         """Raises `UnsupportedError` where it is known at the end of a whole run alone, with the lengths that it has
         computed, whether there is what is read. `how` it is run."""
-        for read in self._reads if self.program.declared().ragged.keys() - self._known else ():
-            if not self._lengths_for(read) <= self._known:
-                what = tensor_name(self.graph.nodes[read.edge.node])
-                raise UnsupportedError(
-                    f"the program {how}, and that there is what is read of {what} is known when all of it has run",
-                    location=read.reader.location,
-                    hint="guard the read with a case on the last point of its row, or run the whole program",
-                )
+        if self._late:
+            read = self._late[0]
+            what = tensor_name(self.graph.nodes[read.edge.node])
+            raise UnsupportedError(
+                f"the program {how}, and that there is what is read of {what} is known when all of it has run",
+                location=read.reader.location,
+                hint="guard the read with a case on the last point of its row, or run the whole program",
+            )
 
     def check_computed(self, arguments: Arguments, lengths: Mapping[str, Array]) -> None:
         """Raises `SizeError` for a length that the run has computed and that is none."""
@@ -142,6 +140,18 @@ class RowChecks:
         """Along which rows have lengths that are known before a run."""
         graph = self.program.declared()
         return frozenset(symbol for symbol, end in graph.ragged.items() if is_known(graph, end))
+
+    @cached_property
+    def _early(self) -> list[_Read]:
+        """What is looked at before a run."""
+        return [read for read in self._reads if self._lengths_for(read) <= self._known]
+
+    @cached_property
+    def _late(self) -> list[_Read]:
+        """What is looked at when a run has ended."""
+        if self.program.declared().ragged.keys() <= self._known:
+            return []
+        return [read for read in self._reads if not self._lengths_for(read) <= self._known]
 
     def _lengths_for(self, read: _Read) -> set[Symbol]:
         """The dims of which it takes lengths to know whether there is what is read."""

@@ -27,6 +27,7 @@ _MOST_FUSED = 4032
 _LEAST_ELEMENTS = 1 << 14
 """A copy of a smaller matrix takes no time."""
 _FEW_ROWS = 32
+"""With more, XLA's library takes as long for a matrix as it lies as for one that is turned."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,12 @@ def _of_one_dtype(call: Call, is_whole: bool) -> Function:
 
 def _general(left: _DotOperand, right: _DotOperand, call: Call, is_whole: bool) -> Function:
     numbers = ((left.contract, right.contract), (left.batch, right.batch))
-    if _by_columns(left, right, call):
+    if _of_few_rows(left, right, call):
         plain = partial(_dot_general, numbers=numbers, dtype=call.result.dtype)
-        turned = partial(_dot_general, numbers=((left.contract, (0,)), ((), ())), dtype=call.result.dtype)
+        by_columns = ((left.contract, (0,)), ((), ()))
 
         def on_cpu(x: Value, y: Value) -> Value:
-            return turned(x, lax.optimization_barrier(y.T))
+            return _dot_general(x, lax.optimization_barrier(y.T), by_columns, call.result.dtype)
 
         repeated = partial(lax.platform_dependent, cpu=on_cpu, default=plain)
         return Turning(plain, repeated, prod(right.shape))
@@ -104,8 +105,8 @@ def _swapped(left: _DotOperand, right: _DotOperand) -> bool:
 
 @dataclass(frozen=True)
 class Turning:
-    """A product by a matrix of `elements` that may be `repeated`, in a loop: as fast where the matrix has to be turned
-    for each, and faster where XLA turns it once, before the loop, as it does with what no iteration changes."""
+    """A product by a matrix of so many `elements`. `repeated` turns that first, which pays in a loop that leaves the
+    matrix as it is: XLA then turns it once, before the loop."""
 
     function: Function
     repeated: Function
@@ -115,7 +116,7 @@ class Turning:
         return self.function(x, y)
 
 
-def _by_columns(left: _DotOperand, right: _DotOperand, call: Call) -> bool:
+def _of_few_rows(left: _DotOperand, right: _DotOperand, call: Call) -> bool:
     """Whether it is one of a few rows by a matrix of (free, contracted), which XLA's library for a processor takes up
     to twice as long for as by one of (contracted, free): measured for 2 to 32 rows of 16 to 512 numbers."""
     of_matrices = len(left.shape) == len(right.shape) == 2 and not left.batch and right.contract == (1,)
