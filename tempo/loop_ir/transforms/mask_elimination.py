@@ -44,7 +44,7 @@ class MaskElimination:
             return (Assign(idle[id(each)].mask.result, idle[id(each)].mask.operands[0]),) if id(each) in idle else None
 
         zeroed = {each.read.buffer for each in idle.values()}
-        buffers = {id: replace(each, zeroed=id in zeroed) for id, each in program.buffers.items()}
+        buffers = {key: replace(each, zeroed=key in zeroed) for key, each in program.buffers.items()}
         return replace(rewritten_program(program, without), buffers=buffers) if idle else program
 
 

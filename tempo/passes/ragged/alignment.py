@@ -270,8 +270,8 @@ class Frames:
 
     def _resolve(self) -> None:
         """A frame for every class, or none for its nodes nor for what reads them."""
-        own = [self.axes[id] for id in self.nodes]
-        own += [axes for (id, _), axes in self.reads.items() if id in self.nodes]
+        own = [self.axes[number] for number in self.nodes]
+        own += [axes for (number, _), axes in self.reads.items() if number in self.nodes]
         roots = {id(axis.root()): axis.root() for axes in own for axis in axes if axis is not None}
         for axis in roots.values():
             try:
