@@ -56,10 +56,11 @@ def to_host(tensor: torch.Tensor) -> Array:
     return local.numpy()
 
 
-def clamped(tensor: torch.Tensor, axis: int, start: int, extent: int, step: int = 1) -> torch.Tensor:
-    """`extent` positions from `start` along `axis`, each clamped into range; a view of neighbours that are within."""
+def clamped(tensor: torch.Tensor, axis: int, start: int | torch.Tensor, extent: int, step: int = 1) -> torch.Tensor:
+    """`extent` positions from `start` along `axis`, each clamped into range; where the host knows `start`, a view of
+    neighbours that are within."""
     size = tensor.shape[axis]
-    if step == 1 and 0 <= start <= size - extent:
+    if not isinstance(start, torch.Tensor) and step == 1 and 0 <= start <= size - extent:
         return tensor.narrow(axis, start, extent)
     positions = torch.arange(extent, device=tensor.device).mul_(step).add_(start).clamp_(0, size - 1)
     return tensor.index_select(axis, positions)

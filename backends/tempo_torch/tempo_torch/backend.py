@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from tempo import dtypes
-from tempo.backends import EAGER, EAGER_CUDA, GenericBackend, Mesh, Placement
+from tempo.backends import EAGER, EAGER_CUDA, CompiledSegment, GenericBackend, Mesh, Placement, SegmentRequest
+from tempo.backends.loop_ir import Loop, walk
 from tempo.backends.operators import Call
 from tempo.backends.tracing import Tracer
 from tempo.errors import InputError, UnsupportedError
@@ -42,9 +44,12 @@ class TorchBackend(GenericBackend):
     donates = True
     emitter = TorchEmitter
 
-    def __init__(self, device: str = "cpu", mesh: Mesh | None = None) -> None:
-        """`device` is "cpu" or "cuda"; raises `UnsupportedError` where torch finds no such device, or where there are
-        not as many processes as the mesh has devices."""
+    def __init__(self, device: str = "cpu", mesh: Mesh | None = None, graphs: bool = True) -> None:
+        """`device` is "cpu" or "cuda"; `graphs`: whether loops run as CUDA graphs there.
+
+        Raises `UnsupportedError` where torch finds no such device, or where there are not as many processes as the mesh
+        has devices.
+        """
         if device not in INFO.capabilities.devices:
             raise UnsupportedError(f"the backend 'torch' does not run on {device!r}", hint='its devices: "cpu", "cuda"')
         if device == "cuda" and not torch.cuda.is_available():
@@ -54,8 +59,12 @@ class TorchBackend(GenericBackend):
             )
         self.device = torch.device(device)
         self.costs = EAGER if device == "cpu" else EAGER_CUDA
+        self.recorder: Any = None
         if device == "cuda":
+            from tempo_torch.graphs import Recorder
+
             self.emitter = CudaEmitter
+            self.recorder = Recorder(self.device) if graphs and mesh is None else None
 
         self._processes = None
         if mesh is not None:
@@ -98,6 +107,16 @@ class TorchBackend(GenericBackend):
         from tempo_torch.simulated import SimulatedBackend
 
         return SimulatedBackend(device)
+
+    def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
+        compiled = super().compile_segment(request)
+        if self.recorder is None or not any(isinstance(each, Loop) for each in walk(request.segment.body)):
+            return compiled
+        from tempo_torch.graphs import GraphedSegment
+
+        emitter = self.emitter(request.program, request.sizes, self.operator)
+        graphed = GraphedSegment(request, emitter, compiled.function, self.device, self.recorder)
+        return replace(compiled, function=graphed, source=f"{compiled.source}\n{graphed.told}")
 
     def operator(self, call: Call) -> Callable[..., torch.Tensor]:
         if self._processes is not None and call.op in ("all_reduce", "all_gather", "exchange"):

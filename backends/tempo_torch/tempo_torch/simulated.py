@@ -35,6 +35,7 @@ from tempo.backends import EAGER_CUDA, CompiledSegment, SegmentRequest
 from tempo.backends.operators import Call
 from tempo_torch.backend import TorchBackend
 from tempo_torch.emitter import CudaEmitter
+from tempo_torch.graphs import Graphs
 from tempo_torch.waits import WAITS
 
 _DEVICE = torch.device("meta")
@@ -211,7 +212,9 @@ def _indices(name: str, args: tuple[Any, ...]) -> list[Any]:
 
 
 def _look_for_wait(function: Any) -> None:
-    """Refused in a loop of a segment, unless a function between says that it waits."""
+    """Refused in what is recorded as a graph; in a loop of a segment, unless a function between says that it waits."""
+    if any(frame.f_code is Graphs.trace.__code__ for frame in _frames()):
+        raise RefusedError(f"{function} waits for the device in what is recorded")
     for frame in _frames():
         if frame.f_code in WAITS:
             return
@@ -245,6 +248,19 @@ def _in_loops(filename: str) -> frozenset[int]:
     return frozenset(line for loop in loops for line in range(loop.lineno + 1, (loop.end_lineno or loop.lineno) + 1))
 
 
+class _Rerun:
+    """In the place of a graph: the same work once more. All loops run so."""
+
+    few = once = 0
+
+    @staticmethod
+    def address(tensor: torch.Tensor) -> int:
+        return _held(tensor).data_ptr()  # type: ignore[no-any-return]
+
+    def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
+        return work
+
+
 # -- the backend -------------------------------------------------------------------------------------------------------
 
 
@@ -256,6 +272,7 @@ class SimulatedBackend(TorchBackend):
         self.device = _DEVICE
         self.costs = EAGER_CUDA
         self.emitter = CudaEmitter
+        self.recorder = _Rerun()
 
     def operator(self, call: Call) -> Callable[..., Any]:
         with OnDevice():

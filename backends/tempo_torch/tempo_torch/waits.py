@@ -24,3 +24,15 @@ def waits(why: str) -> Callable[[_Function], _Function]:
         return function
 
     return listed
+
+
+def told(function: _Function, why: str) -> _Function:
+    """An operator, some part of which waits, and why."""
+    function.why_waits = why  # type: ignore[attr-defined]
+    return function
+
+
+def why_waits(operator: Callable[..., Any]) -> str | None:
+    """Why an operator of the table waits; None where it does not."""
+    found: str | None = getattr(operator, "why_waits", None) or WAITS.get(getattr(operator, "__code__", None))  # type: ignore[arg-type]
+    return found

@@ -11,7 +11,8 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from tempo.backends.operators import Attrs, Call
-from tempo_torch.operators.builder import Builder, Function, in_float32
+from tempo_torch.moving import Moving
+from tempo_torch.operators.builder import Builder, Function, Operation, in_float32
 
 BATCH = 2  # axes: with any other number the kernel takes a way that is no faster than steps
 
@@ -30,15 +31,24 @@ def _attention(call: Call, device: torch.device) -> Function:
     size = call.operands[1].shape[cut_keys]
     cut_extras = [at for at, extra in enumerate(call.operands[3:]) if extra.shape[-1] != 1 or size == 1]
 
-    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *given: torch.Tensor | int) -> torch.Tensor:
+    steps = in_float32(partial(in_steps, attrs), call)
+
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *given: Any) -> torch.Tensor:
         *extras, length = given
+        moving, length = (length, min(length.most, size)) if isinstance(length, Moving) else (None, length)
         if length < size:
             k, v = k.narrow(cut_keys, 0, length), v.narrow(cut_values, 0, length)
             for at in cut_extras:
                 extras[at] = extras[at].narrow(-1, 0, length)
-        return attend(q, k.permute(key_axes), v.permute(value_axes), *extras)
+        if moving is None:
+            return attend(q, k.permute(key_axes), v.permute(value_axes), *extras)
+        # A weight of 0 does not hide what is not finite, and what lies behind the length may be anything.
+        inside = torch.arange(length, device=q.device) < moving.length
+        v = v.permute(value_axes)
+        v = v.masked_fill(inside[:, None].logical_not(), 0)
+        return steps(q, k.permute(key_axes), v, *extras, seen=inside)
 
-    return attention
+    return Operation(attention, bounded=True)
 
 
 def by_kernel(

@@ -15,7 +15,7 @@ import torch
 from tempo.backends.operators import Attrs, Band, Call, PointBlock, band_of, points_at_once
 from tempo_torch.operators.attention import BATCH, by_kernel, in_steps
 from tempo_torch.operators.builder import Builder, Function, in_float32
-from tempo_torch.waits import waits
+from tempo_torch.waits import told, waits
 
 _MANY = 1024
 """How many points a block has on an accelerator, where the kernel itself goes in blocks."""
@@ -27,7 +27,8 @@ def _banded(call: Call, device: torch.device) -> Function:
     """`queries, keys, values[, bias][, mask]`; see `sdg.composites.attention`. Halves in float32, but for the kernel of
     an accelerator."""
     attention = _BandedKernel(call, band_of(call), device.type == "cpu")
-    return in_float32(attention, call) if attention.on_cpu or not attention.has_kernel else attention
+    function = in_float32(attention, call) if attention.on_cpu or not attention.has_kernel else attention
+    return told(lambda *given: function(*given), "its size is looked at on the host")
 
 
 @dataclass(frozen=True)

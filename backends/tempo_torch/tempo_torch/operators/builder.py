@@ -24,6 +24,7 @@ class Operation:
     commutes   whether the first two operands may be exchanged
     turns      the operand, a matrix, whose transpose `on_turned` takes in its place
     number     the operand without axes that is looked at on the host; may be given as a number
+    bounded    whether it makes use of a number that a length, given on the device, is at most (`moving.Moving`)
     """
 
     function: Function
@@ -32,6 +33,11 @@ class Operation:
     turns: int | None = None
     on_turned: Function | None = None
     number: int | None = None
+    bounded: bool = False
+
+    @property
+    def why_waits(self) -> str | None:
+        return None if self.number is None else "what it begins with is looked at on the host"
 
     def __call__(self, *given: Any) -> torch.Tensor:
         return self.function(*given)
@@ -114,4 +120,6 @@ def in_float32(function: Function, call: Call) -> Function:
     if call.result.dtype not in HALF:
         return function
     rounded = converter(call.result.dtype)
-    return lambda *given: rounded(function(*(x.float() if x.is_floating_point() else x for x in given)))
+    return lambda *given, **named: rounded(
+        function(*(x.float() if x.is_floating_point() else x for x in given), **named)
+    )

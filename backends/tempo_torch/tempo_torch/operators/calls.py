@@ -11,6 +11,7 @@ from tempo import dtypes
 from tempo.backends.operators import Call, function_of, result_of
 from tempo_torch.arrays import TORCH_DTYPES
 from tempo_torch.operators.builder import Builder, Function
+from tempo_torch.waits import told
 
 
 def _result(call: Call, device: torch.device) -> Function:
@@ -18,7 +19,12 @@ def _result(call: Call, device: torch.device) -> Function:
         wanted = None if dtype is None else TORCH_DTYPES[dtypes.from_numpy(dtype)]
         return torch.as_tensor(value, dtype=wanted, device=device).detach()
 
-    return result_of(tensor)(call)
+    return told(result_of(tensor)(call), "it is what a function of the user's gave")
 
 
-CALLS: Mapping[str, Builder] = {"backend_call": lambda call, device: function_of(call), "backend_result": _result}
+def _call(call: Call, device: torch.device) -> Function:
+    function = function_of(call)
+    return told(lambda *given: function(*given), "what a function of the user's does is not known")
+
+
+CALLS: Mapping[str, Builder] = {"backend_call": _call, "backend_result": _result}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,9 @@ def _always_same(call: Call, device: torch.device) -> Function:
 
 def _index_value(call: Call, device: torch.device) -> Function:
     if device.type != "cpu":
-        return lambda value: torch.full((), value, dtype=torch.int32, device=device)  # nothing is copied there
+        # Nothing is copied there.
+        full = partial(torch.full, (), dtype=torch.int32, device=device)
+        return lambda value: value.to(torch.int32) if isinstance(value, torch.Tensor) else full(value)
     array, int32, make = np.array, np.int32, torch.from_numpy  # half the cost of torch's own constructors
     return lambda value: make(array(value, int32))
 

@@ -73,14 +73,24 @@ def _moved(x: torch.Tensor, axes: Sequence[tuple[int, int, int]], starts: Sequen
 def _mask(call: Call, device: torch.device) -> Function:
     axis, fill, size = call.attrs["axis"], call.attrs["fill"], call.result.shape[call.attrs["axis"]]
 
-    def in_place(x: torch.Tensor, length: int) -> torch.Tensor:
+    def in_place(x: torch.Tensor, length: int | torch.Tensor) -> torch.Tensor:
+        if isinstance(length, torch.Tensor):
+            return on_device(x, length)
         if length < size:
             kept = max(length, 0)
             x.narrow(axis, kept, size - kept).fill_(fill)
         return x
 
-    def mask(x: torch.Tensor, length: int) -> torch.Tensor:
+    def mask(x: torch.Tensor, length: int | torch.Tensor) -> torch.Tensor:
+        if isinstance(length, torch.Tensor):
+            return on_device(x, length)
         return x if length >= size else in_place(x.clone(memory_format=torch.contiguous_format), length)
+
+    def on_device(x: torch.Tensor, length: torch.Tensor) -> torch.Tensor:
+        """Without a look at the length."""
+        behind = torch.arange(size, device=device) >= length
+        aligned = behind.reshape(-1, *[1] * (x.ndim - axis - 1))
+        return torch.where(aligned, torch.full((), fill, dtype=x.dtype, device=device), x)
 
     return Operation(mask, in_place)
 

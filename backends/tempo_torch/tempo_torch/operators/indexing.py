@@ -11,7 +11,7 @@ from tempo.backends.operators import Attrs, Call, StaticType
 from tempo.errors import IndexOutOfRangeError
 from tempo_torch.arrays import TORCH_DTYPES, positions_of
 from tempo_torch.operators.builder import HALF, UNSIGNED, Builder, Function, result_dtype, unless_unsigned
-from tempo_torch.waits import waits
+from tempo_torch.waits import told, waits
 
 
 def _axes(attrs: Attrs) -> range:
@@ -25,8 +25,8 @@ def _out_of_range(index: int, size: int) -> IndexOutOfRangeError:
 
 def _checker(attrs: Attrs, size: int) -> Function:
     """From an index tensor to one of int64 that is within range; `length` positions may count."""
-    if size and not attrs.get("checked", False):
-        return lambda index, length=size: _as_long(index).clamp(0, max(min(length, size) - 1, 0))
+    if not _is_checked(attrs, size):
+        return lambda index, length=size: _clamped(_as_long(index), length, size)
 
     @waits("an index that is out of range is an error where it is met")
     def check(index: torch.Tensor, length: int = size) -> torch.Tensor:
@@ -40,6 +40,23 @@ def _checker(attrs: Attrs, size: int) -> Function:
         return index
 
     return check
+
+
+def _is_checked(attrs: Attrs, size: int) -> bool:
+    return not size or bool(attrs.get("checked", False))
+
+
+def _clamped(index: torch.Tensor, length: int | torch.Tensor, size: int) -> torch.Tensor:
+    """`length` may lie on the device."""
+    if isinstance(length, torch.Tensor):
+        return torch.minimum(index, (length - 1).clamp(0, size - 1)).clamp(min=0)
+    return index.clamp(0, max(min(length, size) - 1, 0))
+
+
+def _telling(function: Function, attrs: Attrs, data: StaticType) -> Function:
+    """The same, which says whether it waits."""
+    checked = any(_is_checked(attrs, data.shape[axis]) for axis in _axes(attrs))
+    return told(function, "an index that is out of range is an error where it is met") if checked else function
 
 
 def _as_long(index: torch.Tensor) -> torch.Tensor:
@@ -71,7 +88,8 @@ def _gather(call: Call, device: torch.device) -> Function:
     attrs, data, index = call.attrs, call.operands[0], call.operands[1]
     axes, batch = _axes(attrs), attrs.get("batch", 0)
     if batch == 0 and len(axes) == 1:
-        return _take_one(attrs, data) if index.rank == 0 and device.type == "cpu" else _take(call)
+        take = _take_one(attrs, data) if index.rank == 0 and device.type == "cpu" else _take(call)
+        return _telling(take, attrs, data)
     order, indexer = _indexer(attrs, data, index, device)
     middle = axes.start - batch  # axes between the batch and the indexed ones: after the index's axes in what is read
     read = range(call.result.rank)
@@ -85,7 +103,7 @@ def _gather(call: Call, device: torch.device) -> Function:
     def gather(data: torch.Tensor, *given: Any) -> torch.Tensor:
         return data.permute(order)[indexer(given)].permute(back)
 
-    return gather
+    return _telling(gather, attrs, data)
 
 
 def _take(call: Call) -> Function:
@@ -128,7 +146,7 @@ def _scatter_add(call: Call, device: torch.device) -> Function:
         result.permute(order).index_put_(indexer(indices), updates.permute(reordered).to(wide), accumulate=True)
         return result.to(dtype)
 
-    return scatter
+    return _telling(scatter, attrs, base)
 
 
 INDEXING: Mapping[str, Builder] = {
