@@ -195,7 +195,7 @@ def _has_cuda(texts: Mapping[str, str], name: str) -> bool:
     if delegate:
         return _has_cuda(texts, delegate[1])
     keys = re.findall(r"^    ([\w, ]+): \S+", text, re.MULTILINE) if "  dispatch:" in text else ["Composite"]
-    each = [key for line in keys for key in line.split(", ")]
+    each = [key for line in keys for key in re.split(", *", line)]
     return "ufunc_inner_loop" in text or any(key == "CUDA" or key.startswith("Composite") for key in each)
 
 
