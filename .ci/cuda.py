@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,7 @@ WHEELS = ROOT / "wheels"
 LOCAL = (".", "schedulers/tempo_greedy", "schedulers/tempo_polyhedral", "backends/tempo_jax", "backends/tempo_torch")
 LACKING = ("islpy", "gymnasium", "cloudpickle", "farama-notifications")
 """What images with JAX and PyTorch do not bring."""
-PLATFORMS = tuple(f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 24, 17)) + ("manylinux2014_x86_64",)
+PLATFORMS = tuple(f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 24, 17))
 ENVIRONMENT = {
     "NVIDIA_TF32_OVERRIDE": "0",
     "JAX_DEFAULT_MATMUL_PRECISION": "float32",
@@ -49,7 +50,7 @@ BENCHMARKS = {
 
 @dataclass(frozen=True)
 class Part:
-    """A command; `few`: what of it a dry run leaves out, in other words."""
+    """A command of Python's, and what its environment has besides."""
 
     name: str
     command: tuple[str, ...]
@@ -92,8 +93,8 @@ def environment() -> dict[str, str]:
 def device_name(device: str) -> str:
     if device == "cpu":
         return "cpu"
-    told = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], stdout=subprocess.PIPE, text=True,
-                          check=True).stdout  # fmt: skip
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     return re.sub(r"[^a-z0-9]+", "-", told.splitlines()[0].lower())
 
 
@@ -109,16 +110,12 @@ def run(part: Part, around: dict[str, str], log: Path, limit: float) -> int:
             return process.wait(limit)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 process.wait(10)
-            except subprocess.TimeoutExpired:
-                pass
             return 124
         finally:
-            try:
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
 
 def run_all(asked: argparse.Namespace) -> int:

@@ -63,7 +63,7 @@ def clamped(tensor: torch.Tensor, axis: int, start: int | torch.Tensor, extent: 
     if not isinstance(start, torch.Tensor) and step == 1 and 0 <= start <= size - extent:
         return tensor.narrow(axis, start, extent)
     positions = torch.arange(extent, device=tensor.device).mul_(step).add_(start).clamp_(0, size - 1)
-    return tensor.index_select(axis, positions)
+    return positions_of(tensor, axis, positions)
 
 
 def wrapped(tensor: torch.Tensor, axis: int, start: int, extent: int) -> torch.Tensor:

@@ -160,6 +160,9 @@ _MOVING = ("copy_", "_to_copy", "to", "lift_fresh", "set_")
 """What takes tensors of two devices."""
 _OF_FLOATS = re.compile(r"(mm|bmm|addmm|addbmm|baddbmm|mv|addmv|dot|vdot|convolution|_convolution|linalg_.*)$")
 """What CUDA has for no integers."""
+_SIGNED_ALONE = re.compile(r"(mul|bitwise_and|bitwise_or|bitwise_xor|where|index|index_put)_?$")
+"""What CUDA has for no unsigned integers of more than a byte, while the CPU may have it."""
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 
 
 def _refuse(function: Any, name: str, tensors: list[torch.Tensor], to_host: bool) -> None:
@@ -171,6 +174,8 @@ def _refuse(function: Any, name: str, tensors: list[torch.Tensor], to_host: bool
         raise RefusedError(f"{function}: CUDA has no such operator")
     if _OF_FLOATS.match(name) and any(not (each.is_floating_point() or each.is_complex()) for each in tensors[:2]):
         raise RefusedError(f"{function}: CUDA has none of {tensors[0].dtype}")
+    if _SIGNED_ALONE.match(name) and any(each.dtype in _UNSIGNED for each in tensors):
+        raise RefusedError(f"{function}: CUDA has none of unsigned integers")
 
 
 @functools.cache
@@ -196,7 +201,7 @@ def _has_cuda(texts: Mapping[str, str], name: str) -> bool:
     if delegate:
         return _has_cuda(texts, delegate[1])
     keys = re.findall(r"^    ([\w, ]+): \S+", text, re.MULTILINE) if "  dispatch:" in text else ["Composite"]
-    each = [key for line in keys for key in line.split(", ")]
+    each = [key for line in keys for key in re.split(", *", line)]
     return "ufunc_inner_loop" in text or any(key == "CUDA" or key.startswith("Composite") for key in each)
 
 

@@ -80,6 +80,14 @@ def test_products_of_integers_are_found() -> None:
     assert "CUDA has none of torch.int32" in refused(lambda h: torch.dot(h.int(), h.int()) + h)
 
 
+def test_what_cuda_has_for_signed_integers_alone_is_found() -> None:
+    def counted(h: torch.Tensor) -> torch.Tensor:
+        count = h.to(torch.uint16)
+        return (count * count).float()
+
+    assert "CUDA has none of unsigned integers" in refused(counted)
+
+
 def test_launches_in_loops_are_counted() -> None:
     launches.clear()
     run(lambda h: torch.tanh(h) + 1)

@@ -9,6 +9,7 @@ import torch
 
 from tempo import dtypes
 from tempo.backends.operators import Call
+from tempo_torch.arrays import signed
 from tempo_torch.operators.builder import (
     Builder,
     Function,
@@ -17,7 +18,7 @@ from tempo_torch.operators.builder import (
     by_numpy,
     converter,
     in_place_of,
-    on_all,
+    is_unsigned,
     result_dtype,
 )
 
@@ -69,6 +70,20 @@ def _after(call: Call, device: torch.device) -> Function:
     return (lambda x, y: x) if call.operands[0].shape == shape else (lambda x, y: x.expand(shape))
 
 
+def _on_bits(name: str, function: Function) -> Builder:
+    """Of unsigned integers as of signed ones of their width: the result has the same bits. Which of these kernels torch
+    has for the unsigned differs by version and device."""
+    plain = _torch_s(name, function)
+
+    def build(call: Call, device: torch.device) -> Function:
+        if not is_unsigned(call):
+            return plain
+        dtype = result_dtype(call)
+        return lambda *given: function(*map(signed, given)).view(dtype)
+
+    return build
+
+
 _PLAIN: Mapping[str, Function] = {
     "neg": torch.neg,
     "abs": torch.abs,
@@ -117,7 +132,7 @@ _PLAIN: Mapping[str, Function] = {
     "ge": torch.ge,
 }
 
-_ALSO_UNSIGNED: Mapping[str, Function] = {
+_OF_BITS: Mapping[str, Function] = {
     "mul": torch.mul,
     "bitwise_and": torch.bitwise_and,
     "bitwise_or": torch.bitwise_or,
@@ -129,7 +144,7 @@ _ALSO_UNSIGNED: Mapping[str, Function] = {
 
 ELEMENTWISE: Mapping[str, Builder] = {
     **{name: always(_torch_s(name, function)) for name, function in _PLAIN.items()},
-    **{name: on_all(_torch_s(name, function)) for name, function in _ALSO_UNSIGNED.items()},
+    **{name: _on_bits(name, function) for name, function in _OF_BITS.items()},
     "floordiv": _of_floats(torch.floor_divide),
     "mod": _mod,
     "pow": _of_floats(torch.pow),

@@ -9,7 +9,7 @@ import torch
 
 from tempo.backends.operators import Attrs, Call, StaticType
 from tempo.errors import IndexOutOfRangeError
-from tempo_torch.arrays import TORCH_DTYPES, positions_of
+from tempo_torch.arrays import TORCH_DTYPES, positions_of, signed
 from tempo_torch.operators.builder import HALF, UNSIGNED, Builder, Function, result_dtype, unless_unsigned
 from tempo_torch.waits import told, waits
 
@@ -103,6 +103,8 @@ def _gather(call: Call, device: torch.device) -> Function:
     def gather(data: torch.Tensor, *given: Any) -> torch.Tensor:
         return data.permute(order)[indexer(given)].permute(back)
 
+    if data.dtype in UNSIGNED:  # CUDA has no such kernel
+        return _telling(lambda data, *given: gather(signed(data), *given).view(data.dtype), attrs, data)
     return _telling(gather, attrs, data)
 
 
