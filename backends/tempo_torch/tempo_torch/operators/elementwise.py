@@ -17,7 +17,7 @@ from tempo_torch.operators.builder import (
     by_numpy,
     converter,
     in_place_of,
-    on_all,
+    on_bits,
     result_dtype,
 )
 
@@ -70,7 +70,6 @@ def _after(call: Call, device: torch.device) -> Function:
 
 
 _PLAIN: Mapping[str, Function] = {
-    "neg": torch.neg,
     "abs": torch.abs,
     "exp": torch.exp,
     "expm1": torch.expm1,
@@ -95,33 +94,34 @@ _PLAIN: Mapping[str, Function] = {
     "floor": torch.floor,
     "ceil": torch.ceil,
     "round": torch.round,
-    "logical_not": torch.logical_not,
-    "bitwise_not": torch.bitwise_not,
     "isnan": torch.isnan,
     "isinf": torch.isinf,
     "isfinite": torch.isfinite,
-    "add": torch.add,
-    "sub": torch.sub,
     "div": torch.true_divide,
     "maximum": torch.maximum,
     "minimum": torch.minimum,
     "atan2": torch.atan2,
-    "shift_left": torch.bitwise_left_shift,
     "shift_right": torch.bitwise_right_shift,
-    "logical_and": torch.logical_and,
-    "logical_or": torch.logical_or,
-    "logical_xor": torch.logical_xor,
     "lt": torch.lt,
     "le": torch.le,
     "gt": torch.gt,
     "ge": torch.ge,
 }
 
-_ALSO_UNSIGNED: Mapping[str, Function] = {
+_ON_BITS: Mapping[str, Function] = {
+    "neg": torch.neg,
+    "logical_not": torch.logical_not,
+    "bitwise_not": torch.bitwise_not,
+    "add": torch.add,
+    "sub": torch.sub,
     "mul": torch.mul,
+    "shift_left": torch.bitwise_left_shift,
     "bitwise_and": torch.bitwise_and,
     "bitwise_or": torch.bitwise_or,
     "bitwise_xor": torch.bitwise_xor,
+    "logical_and": torch.logical_and,
+    "logical_or": torch.logical_or,
+    "logical_xor": torch.logical_xor,
     "eq": torch.eq,
     "ne": torch.ne,
     "where": torch.where,
@@ -129,7 +129,7 @@ _ALSO_UNSIGNED: Mapping[str, Function] = {
 
 ELEMENTWISE: Mapping[str, Builder] = {
     **{name: always(_torch_s(name, function)) for name, function in _PLAIN.items()},
-    **{name: on_all(_torch_s(name, function)) for name, function in _ALSO_UNSIGNED.items()},
+    **{name: on_bits(_torch_s(name, function)) for name, function in _ON_BITS.items()},
     "floordiv": _of_floats(torch.floor_divide),
     "mod": _mod,
     "pow": _of_floats(torch.pow),

@@ -9,7 +9,7 @@ import torch
 
 from tempo.backends.operators import Attrs, Call, StaticType
 from tempo.errors import IndexOutOfRangeError
-from tempo_torch.arrays import TORCH_DTYPES, positions_of
+from tempo_torch.arrays import TORCH_DTYPES, positions_of, signed
 from tempo_torch.operators.builder import HALF, UNSIGNED, Builder, Function, result_dtype, unless_unsigned
 from tempo_torch.waits import waits
 
@@ -85,7 +85,10 @@ def _gather(call: Call, device: torch.device) -> Function:
     def gather(data: torch.Tensor, *given: Any) -> torch.Tensor:
         return data.permute(order)[indexer(given)].permute(back)
 
-    return gather
+    if data.dtype not in UNSIGNED:
+        return gather
+    dtype = TORCH_DTYPES[data.dtype]
+    return lambda data, *given: gather(signed(data), *given).view(dtype)
 
 
 def _take(call: Call) -> Function:
