@@ -86,8 +86,8 @@ def torch_loop(data: Data, length: int, window: int | None) -> Loop:
     @torch.inference_mode()
     def loop() -> Any:
         x, wq, wk, wv, wo = (data[name] for name in ("x", *MATRICES))
-        k, v = (torch.empty(BATCH * HEADS, length, WIDTH) for _ in range(2))
-        found, h = torch.empty(length, BATCH, CHANNELS), torch.tanh(x[0])
+        k, v = (torch.empty(BATCH * HEADS, length, WIDTH, device=x.device) for _ in range(2))
+        found, h = torch.empty(length, BATCH, CHANNELS, device=x.device), torch.tanh(x[0])
         for t in range(length):
             found[t] = h
             if t == length - 1:

@@ -156,6 +156,11 @@ class Session:
         return timings
 
 
+def to_host(array: Any) -> np.ndarray:
+    """A result as an array of NumPy's, from wherever it lies, once it is computed."""
+    return np.asarray(array.cpu() if hasattr(array, "cpu") else array)
+
+
 def close(rtol: float, atol: float) -> Callable[[Any, Any], None]:
     """Asserts that arrays, sequences of them, or all that the peer's mapping has, are close."""
 
@@ -167,7 +172,7 @@ def close(rtol: float, atol: float) -> Callable[[Any, Any], None]:
         else:
             pairs = [("the result", found, wanted)]
         for name, each, other in pairs:
-            np.testing.assert_allclose(np.asarray(each), np.asarray(other), rtol=rtol, atol=atol, err_msg=name)
+            np.testing.assert_allclose(to_host(each), to_host(other), rtol=rtol, atol=atol, err_msg=name)
 
     return agree
 

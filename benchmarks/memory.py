@@ -19,7 +19,7 @@ import numpy as np
 import tempo as tp
 from benchmarks.attention.program import Config, decoder
 from benchmarks.attention.program import sizes as decoding_sizes
-from benchmarks.harness import Benchmark, Session
+from benchmarks.harness import Benchmark, Session, to_host
 from benchmarks.models.workloads import Workload, of_bptt, workloads
 from benchmarks.n_step_memory import SEQUENTIAL, all_returns, inputs, reinforce
 from benchmarks.ppo.program import program as ppo
@@ -129,7 +129,7 @@ def measured(backend: Any, run: tp.Executable, call: dict[str, Any]) -> int:
     if trained := dict(run(**call).state):
         call = {**call, "state": trained}  # the evaluator makes initial values, beside the executable
     gc.collect()
-    found: int = backend.measured_peak(lambda: np.asarray(next(iter(run(**call).values()))))
+    found: int = backend.measured_peak(lambda: to_host(next(iter(run(**call).values()))))
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import tempo as tp
-from benchmarks.harness import Benchmark, Session, close
+from benchmarks.harness import Benchmark, Session, close, to_host
 from benchmarks.measure import ratios, timed
 from benchmarks.memory import Case, call_of, decoding, lstm_bptt, of_ppo, recurrence
 
@@ -82,7 +82,7 @@ def limited(case: Case, backend: Any, call: Mapping[str, Any], limit: int) -> tu
 
 
 def arrays(run: tp.Executable, call: Mapping[str, Any]) -> Arrays:
-    return {name: np.asarray(array) for name, array in run(**call).items()}
+    return {name: to_host(array) for name, array in run(**call).items()}
 
 
 def check(results: Mapping[str, Arrays]) -> None:

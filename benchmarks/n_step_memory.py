@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import tempo as tp
-from benchmarks.harness import Benchmark, Session, close
+from benchmarks.harness import Benchmark, Session, close, to_host
 
 ENVIRONMENTS, ACTIONS, WIDTH, ITERATIONS, GAMMA = 8, 2, 16, 2, 0.99
 CHANNELS = 3 * 16 * 16
@@ -81,7 +81,7 @@ def measure_one(session: Session, case: str, program: tp.Program, steps: int, ma
         points = observations / (4 * ENVIRONMENTS * CHANNELS)
         session.add(case, f"observations kept, {name}", "points", points)
         session.add(case, f"planned peak, {name}", "MiB", run.memory.peak_bytes / 2**20)
-        runs[name] = lambda run=run: [np.asarray(run(seed=0, **given)[name]) for name in ("loss", "norm")]
+        runs[name] = lambda run=run: [to_host(run(seed=0, **given)[name]) for name in ("loss", "norm")]
         runs[name]()  # what is made once is not of a run
         session.add(case, f"measured peak, {name}", "MiB", backend.measured_peak(runs[name]) / 2**20)
     close(1e-3, 1e-4)(*(run() for run in runs.values()))

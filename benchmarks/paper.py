@@ -32,7 +32,7 @@ from benchmarks.attention.benchmark import CONFIGURATIONS, kind_of, peers_of
 from benchmarks.attention.program import Config, decoder
 from benchmarks.attention.program import sizes as decoding_sizes
 from benchmarks.extents import SPELLED
-from benchmarks.harness import Benchmark, Run, Session, close
+from benchmarks.harness import Benchmark, Run, Session, close, to_host
 from benchmarks.measure import ratios
 from benchmarks.memory import Case, call_of, measured
 from benchmarks.ppo.program import program as ppo
@@ -110,7 +110,7 @@ def ways(session: Session, longest: int) -> Iterator[tuple[str, Mapping[str, Any
 
 
 def tokens(session: Session, run: tp.Executable, call: Mapping[str, Any]) -> np.ndarray:
-    return np.asarray(session.ready(run(**call)["token"]))
+    return to_host(session.ready(run(**call)["token"]))
 
 
 # -- PPO on images, under a limit --------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def by_hand(session: Session, settings: Settings) -> tuple[int, Run]:
 
 def losses(run: tp.Executable, call: Mapping[str, Any]) -> list[np.ndarray]:
     found = run(**call)
-    return [np.asarray(found[name]) for name in LOSSES]
+    return [to_host(found[name]) for name in LOSSES]
 
 
 # -- REINFORCE, looking ahead ------------------------------------------------------------------------------------------

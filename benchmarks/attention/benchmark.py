@@ -23,7 +23,7 @@ import numpy as np
 import tempo as tp
 from benchmarks.attention.program import Config, decoder, sizes
 from benchmarks.bandwidth import bandwidth
-from benchmarks.harness import Benchmark, Session
+from benchmarks.harness import Benchmark, Session, to_host
 
 CONFIGURATIONS = {"small": {"layers": 1, "width": 128, "heads": 4, "kv_heads": 2, "batch": 2}, "medium": {}}
 LENGTHS = (1024, 2048, 4096)
@@ -78,7 +78,7 @@ def _measure_prompt(session: Session, config: Config, length: int) -> None:
     run = session.compile(decoder(config, prompted=True), {**sizes(config, length + AFTER), "p": length})
 
     def tempo() -> np.ndarray:
-        return np.asarray(session.ready(run(prompt=prompt, **weights)["token"]))
+        return to_host(session.ready(run(prompt=prompt, **weights)["token"]))
 
     peers = peers_of(session, config, weights, length + AFTER, prompt)
     timings = session.compare(case, tempo, peers, np.testing.assert_array_equal)
@@ -96,7 +96,7 @@ def _measure(session: Session, config: Config, length: int, rate: float) -> None
     session.add(case, "compile", "s, compile", time.perf_counter() - start)
 
     def tempo() -> np.ndarray:
-        return np.asarray(session.ready(run(start=config.start(), **weights)["token"]))
+        return to_host(session.ready(run(start=config.start(), **weights)["token"]))
 
     timings = session.compare(case, tempo, peers_of(session, config, weights, length), np.testing.assert_array_equal)
     for name, timing in timings.items():
@@ -118,7 +118,7 @@ def _at_ends(run: tp.Executable, config: Config, weights: dict[str, object]) -> 
         found.clear()
         before = time.perf_counter()
         for chunk in run.stream("t", chunk=CHUNK, start=config.start(), **weights):
-            np.asarray(chunk["token"])
+            to_host(chunk["token"])
             now = time.perf_counter()
             found.append((now - before) / CHUNK * 1e3)
             before = now

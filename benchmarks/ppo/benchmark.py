@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import tempo as tp
-from benchmarks.harness import Benchmark, Session, close
+from benchmarks.harness import Benchmark, Session, close, to_host
 from benchmarks.ppo.program import program
 from benchmarks.ppo.settings import Settings, noise, weights
 
@@ -51,7 +51,7 @@ def tempo_run(session: Session, settings: Settings, case: str) -> tuple[Callable
 
     def train() -> list[np.ndarray]:
         found = run(state=state, **given)
-        return [np.asarray(found[name]) for name in ("loss", "reward", "norm")]
+        return [to_host(found[name]) for name in ("loss", "reward", "norm")]
 
     return train, backend
 

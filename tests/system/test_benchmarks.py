@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.versions import compared
@@ -111,6 +112,17 @@ def test_outputs_that_differ_are_not_timed() -> None:
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         session.compare("a", lambda: [1.0], {"peer": lambda: [1.1]}, close(1e-3, 1e-3))
     assert session.rows == []
+
+
+def test_results_on_a_device_are_compared_on_the_host() -> None:
+    pytest.importorskip("torch")
+    from tempo_torch.backend import TorchBackend
+
+    from benchmarks.harness import close, to_host
+
+    found = TorchBackend().without_device("cuda").from_host(np.arange(3.0))
+    assert to_host(found).tolist() == [0, 1, 2]
+    close(0, 0)({"x": found}, {"x": np.arange(3.0)})
 
 
 def test_an_unknown_name_lists_the_benchmarks() -> None:

@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from jax import lax
 from tempo_jax.operators import OPERATORS
+from tempo_jax.operators.reductions import first_of
 from tempo_jax.precision import x64
 
 from tempo import dtypes
@@ -410,3 +412,17 @@ def test_a_product_over_several_first_axes_copies_neither_side() -> None:
     compiled = jax.jit(OPERATORS["dot"](call)).lower(first, second).compile()
     assert compiled.memory_analysis().temp_size_in_bytes < first.nbytes // 2
     assert np.allclose(compiled(first, second), np.tensordot(first, second, ([0, 1], [0, 1])), atol=1e-4)
+
+
+@pytest.mark.parametrize(("before", "last", "named"), [(lax.gt, -np.inf, np.argmax), (lax.lt, np.inf, np.argmin)])
+def test_the_first_extreme_is_found_in_any_order(before: Callable[..., Any], last: float, named: Callable[..., Any]):
+    """As a GPU reduces: of several NaN, of equal values, of zeros of both signs, of infinities."""
+    values = (np.nan, 1.0, np.nan, last, -last, -last, 0.0, -0.0, 1.0)
+    draw, reducer = np.random.default_rng(0), first_of(before)
+    for _ in range(40):
+        array = draw.choice(values, 6).astype(np.float32)
+        pairs = [(jnp.float32(last), jnp.int32(2**31 - 1)), *zip(map(jnp.float32, array), map(jnp.int32, range(6)))]
+        while len(pairs) > 1:
+            left, right = (pairs.pop(draw.integers(len(pairs))) for _ in range(2))
+            pairs.append(reducer(left, right))
+        assert pairs[0][1] == named(array), array

@@ -73,7 +73,7 @@ def wrapped(tensor: torch.Tensor, axis: int, start: int, extent: int) -> torch.T
     if first + extent <= size:
         return tensor.narrow(axis, first, extent)
     positions = torch.arange(start, start + extent, device=tensor.device).remainder_(size)
-    return tensor.index_select(axis, positions)
+    return positions_of(tensor, axis, positions)
 
 
 def host_writer(device: torch.device) -> Callable[[torch.Tensor, tuple[int, ...], Array], torch.Tensor]:
@@ -93,14 +93,16 @@ def host_writer(device: torch.device) -> Callable[[torch.Tensor, tuple[int, ...]
 
 
 _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
-"""Which have kernels that move elements; the others have none."""
+"""Which have kernels; the others have few, on CUDA those that copy, convert, fill, join and compare for equality."""
 
 
 def signed(array: torch.Tensor) -> torch.Tensor:
-    """The same bits, of a dtype that has those kernels."""
+    """The same bits, of a dtype that has kernels."""
     return array.view(_SIGNED.get(array.dtype, array.dtype))
 
 
 def positions_of(array: torch.Tensor, axis: int, positions: torch.Tensor) -> torch.Tensor:
     """`index_select` of any dtype."""
+    if array.dtype not in _SIGNED:
+        return array.index_select(axis, positions)
     return signed(array).index_select(axis, positions).view(array.dtype)

@@ -125,13 +125,12 @@ def dispatched(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
         _look_for_wait(function)
     elif any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in _indices(name, args)):
         _look_for_wait(function)  # how many there are is not known before
-    _refuse(function, name, tensors, to_host)
+    _refuse(function, name, tensors, kwargs.get("dtype"), to_host)
     held = tree_map(_held, (args, {**kwargs, "device": torch.device("cpu")} if target is not None else kwargs))
     made = function(*held[0], **held[1])
-    is_mutable, returns = function._schema.is_mutable, function._schema.returns
-    if is_mutable or not all(each.alias_info for each in returns):  # no view
+    if not _is_view(function):
         _count(name)
-    if is_mutable:
+    if function._schema.is_mutable:
         return _given_back(function, args, kwargs, made)
     return made if to_host else tree_map(_simulated, made)
 
@@ -160,12 +159,15 @@ _MOVING = ("copy_", "_to_copy", "to", "lift_fresh", "set_")
 """What takes tensors of two devices."""
 _OF_FLOATS = re.compile(r"(mm|bmm|addmm|addbmm|baddbmm|mv|addmv|dot|vdot|convolution|_convolution|linalg_.*)$")
 """What CUDA has for no integers."""
-_SIGNED_ALONE = re.compile(r"(mul|bitwise_and|bitwise_or|bitwise_xor|where|index|index_put)_?$")
-"""What CUDA has for no unsigned integers of more than a byte, while the CPU may have it."""
-_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+_UNSIGNED = frozenset({torch.uint16, torch.uint32, torch.uint64})
+_OF_UNSIGNED = frozenset(
+    {"clone", "fill_", "zero_", "full", "zeros", "new_full", "new_zeros", "constant_pad_nd", "cat", "eq", "ne"}
+    | {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_local_scalar_dense", *_MOVING}
+)
+"""What CUDA has for unsigned integers of more than 8 bits, beside views."""
 
 
-def _refuse(function: Any, name: str, tensors: list[torch.Tensor], to_host: bool) -> None:
+def _refuse(function: Any, name: str, tensors: list[torch.Tensor], dtype: torch.dtype | None, to_host: bool) -> None:
     elsewhere = [each for each in tensors if not isinstance(each, Simulated)]
     if elsewhere and len(elsewhere) < len(tensors) and name not in _MOVING:
         shapes = ", ".join(f"{each.dtype}{list(each.shape)}" for each in elsewhere)
@@ -174,8 +176,13 @@ def _refuse(function: Any, name: str, tensors: list[torch.Tensor], to_host: bool
         raise RefusedError(f"{function}: CUDA has no such operator")
     if _OF_FLOATS.match(name) and any(not (each.is_floating_point() or each.is_complex()) for each in tensors[:2]):
         raise RefusedError(f"{function}: CUDA has none of {tensors[0].dtype}")
-    if _SIGNED_ALONE.match(name) and any(each.dtype in _UNSIGNED for each in tensors):
-        raise RefusedError(f"{function}: CUDA has none of unsigned integers")
+    unsigned = next((each for each in (*(each.dtype for each in tensors), dtype) if each in _UNSIGNED), None)
+    if unsigned is not None and name not in _OF_UNSIGNED and not _is_view(function):
+        raise RefusedError(f"{function}: CUDA has none of {unsigned}")
+
+
+def _is_view(function: Any) -> bool:
+    return not function._schema.is_mutable and all(each.alias_info for each in function._schema.returns)
 
 
 @functools.cache

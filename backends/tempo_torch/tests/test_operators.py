@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from tempo_torch.arrays import from_host, to_host
-from tempo_torch.operators import TABLE
+from tempo_torch.operators import TABLE, Operation
 
 from tempo import dtypes
 from tempo.conformance.by_operator import each_sample
@@ -172,6 +172,22 @@ def test_a_slice_read_beyond_its_length_is_clamped():
     for start in (-2, 0, 2, 4, 6):
         found = TABLE["slice"](call, CPU)(from_host(array, CPU), start, 1)
         np.testing.assert_array_equal(to_host(found), OPERATORS["slice"].numpy(call)(array, start, 1))
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
+def test_unsigned_integers_in_place(dtype: str):
+    """In the memory of the first operand, whose dtype they keep."""
+    array = np.array([0, 1, 2**15, 2**16 - 1]).astype(dtypes.to_numpy(dtype))
+    for op in ("add", "sub", "mul", "shift_left", "bitwise_and", "bitwise_or", "bitwise_xor"):
+        call = call_of(op, {}, array, array[::-1])
+        assert call is not None
+        tensor, operation = from_host(array.copy(), CPU), TABLE[op](call, CPU)
+        assert isinstance(operation, Operation)
+        assert operation.in_place is not None
+        found = operation.in_place(tensor, from_host(array[::-1].copy(), CPU))
+        np.testing.assert_array_equal(to_host(found), OPERATORS[op].numpy(call)(array, array[::-1]))
+        np.testing.assert_array_equal(to_host(tensor), to_host(found))
+        assert found.dtype == tensor.dtype
 
 
 @pytest.mark.parametrize("op", ["gather", "scatter_add"])

@@ -80,12 +80,29 @@ def test_products_of_integers_are_found() -> None:
     assert "CUDA has none of torch.int32" in refused(lambda h: torch.dot(h.int(), h.int()) + h)
 
 
-def test_what_cuda_has_for_signed_integers_alone_is_found() -> None:
-    def counted(h: torch.Tensor) -> torch.Tensor:
-        count = h.to(torch.uint16)
-        return (count * count).float()
+@pytest.mark.parametrize(
+    "operator",
+    [
+        lambda x: x * x,
+        lambda x: x ^ x,
+        lambda x: x[torch.tensor([0], device=x.device)],
+        lambda x: x.long().sum(dtype=x.dtype),
+    ],
+    ids=["mul", "xor", "index", "dtype"],
+)
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+def test_what_cuda_lacks_for_unsigned_integers_is_found(
+    operator: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype
+) -> None:
+    assert f"CUDA has none of {dtype}" in refused(lambda h: operator(h.to(dtype)).float() + h)
 
-    assert "CUDA has none of unsigned integers" in refused(counted)
+
+def test_what_cuda_has_for_unsigned_integers_is_let_by() -> None:
+    def step(h: torch.Tensor) -> torch.Tensor:
+        x = torch.cat([h.to(torch.uint16), torch.full((1,), 7, dtype=torch.uint16, device=h.device)])
+        return torch.where(x[:3] == x.clone()[:3], h + 1, h)
+
+    assert run(step).tolist() == run(lambda h: h + 1).tolist()
 
 
 def test_launches_in_loops_are_counted() -> None:

@@ -12,7 +12,7 @@ from jax import lax
 from tempo import dtypes
 from tempo.backends.operators import Builder, Call
 from tempo_jax.operators.elementwise import truth
-from tempo_jax.operators.values import Function, Value, const, converted, full, in_float32
+from tempo_jax.operators.values import HALF, Function, Value, const, converted, full, in_float32
 
 
 def _accumulate(function: Callable[..., Any]) -> Builder:
@@ -55,14 +55,44 @@ def _quantified(function: Callable[..., Any]) -> Builder:
     return builder
 
 
-def _position(function: Callable[..., Any]) -> Builder:
-    """The first position of the extreme, or of NaN."""
+def _position(of_integers: Callable[..., Any], before: Callable[..., Any], last: float) -> Builder:
+    """The first position of the extreme, or of NaN. `before` says which of two is the extreme, `last` is it of none.
+
+    JAX's own takes any of several NaN, by the order that a platform reduces in: on CPUs the first, on GPUs another.
+    """
 
     def builder(call: Call) -> Function:
-        axis = call.attrs["axis"]
-        return _of_nothing(call, (axis,)) or (lambda x: function(x, axis, np.int32))
+        axis, operand = call.attrs["axis"], call.operands[0]
+        if (nothing := _of_nothing(call, (axis,))) is not None:
+            return nothing
+        if not dtypes.is_float(operand.dtype):
+            return lambda x: of_integers(x, axis, np.int32)
+        dtype, shape = "float32" if operand.dtype in HALF else operand.dtype, operand.shape
+        none = const(last, dtype), const(np.iinfo(np.int32).max, "int32")
+
+        def position(x: Value) -> Value:
+            at = lax.broadcasted_iota(np.int32, shape, axis)
+            return lax.reduce((converted(x, dtype), at), none, first_of(before), (axis,))[1]
+
+        return position
 
     return builder
+
+
+def first_of(before: Callable[..., Any]) -> Function:
+    """Of two pairs (value, position): NaN is before every number, and of equal values the one at the lower position.
+
+    That is a total order, so a reduction may take the pairs in any order.
+    """
+
+    def reducer(left: tuple[Value, Value], right: tuple[Value, Value]) -> tuple[Value, Value]:
+        (x, at_x), (y, at_y) = left, right
+        x_is_nan, y_is_nan = x != x, y != y
+        wins = before(x, y) | (x_is_nan & ~y_is_nan)
+        ties = (x == y) | (x_is_nan & y_is_nan)
+        return lax.select(wins, x, y), lax.select(wins | (ties & (at_x < at_y)), at_x, at_y)
+
+    return reducer
 
 
 def _running(function: Callable[..., Any]) -> Builder:
@@ -110,8 +140,8 @@ REDUCTIONS: Mapping[str, Builder] = {
     "reduce_min": _extreme(jnp.min),
     "reduce_any": _quantified(jnp.any),
     "reduce_all": _quantified(jnp.all),
-    "argmax": _position(lax.argmax),
-    "argmin": _position(lax.argmin),
+    "argmax": _position(lax.argmax, lax.gt, -np.inf),
+    "argmin": _position(lax.argmin, lax.lt, np.inf),
     "cumsum": _running(lax.cumsum),
     "cumprod": _running(lax.cumprod),
     "sort": _sort,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from tempo.backends.operators import OPERATORS, Call
-from tempo_torch.arrays import TORCH_DTYPES, from_host, to_host
+from tempo_torch.arrays import TORCH_DTYPES, from_host, signed, to_host
 from tempo_torch.waits import waits
 
 Function = Callable[..., torch.Tensor]
@@ -49,7 +49,7 @@ HALF = frozenset({"float16", "bfloat16"})
 """Sums and contractions of them are computed in float32 and rounded once."""
 
 UNSIGNED = frozenset({"uint16", "uint32", "uint64"})
-"""Torch stores these and has few kernels for them: no sum of two, no order, no shift."""
+"""Torch stores these and has few kernels for them, on CUDA fewer than on the CPU (`tempo_torch.simulated`)."""
 
 
 def result_dtype(call: Call) -> torch.dtype:
@@ -113,6 +113,29 @@ def on_all(function: Function) -> Builder:
 def always(function: Function) -> Builder:
     """One function for every call, but for unsigned integers."""
     return unless_unsigned(on_all(function))
+
+
+def on_bits(operation: Operation) -> Builder:
+    """One operation for every call. It makes the same bits of signed integers and of unsigned ones of that width (two's
+    complement), so it is given these as those."""
+
+    def builder(call: Call, device: torch.device) -> Function:
+        if not is_unsigned(call):
+            return operation
+        function, overwrite, made = operation.function, operation.in_place, result_dtype(call)
+
+        def in_place(x: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+            assert overwrite is not None
+            overwrite(signed(x), *map(signed, others))
+            return x
+
+        return replace(
+            operation,
+            function=lambda *given: function(*map(signed, given)).view(made),
+            in_place=in_place if overwrite else None,
+        )
+
+    return builder
 
 
 def in_float32(function: Function, call: Call) -> Function:

@@ -9,7 +9,6 @@ import torch
 
 from tempo import dtypes
 from tempo.backends.operators import Call
-from tempo_torch.arrays import signed
 from tempo_torch.operators.builder import (
     Builder,
     Function,
@@ -18,7 +17,7 @@ from tempo_torch.operators.builder import (
     by_numpy,
     converter,
     in_place_of,
-    is_unsigned,
+    on_bits,
     result_dtype,
 )
 
@@ -70,22 +69,7 @@ def _after(call: Call, device: torch.device) -> Function:
     return (lambda x, y: x) if call.operands[0].shape == shape else (lambda x, y: x.expand(shape))
 
 
-def _on_bits(name: str, function: Function) -> Builder:
-    """Of unsigned integers as of signed ones of their width: the result has the same bits. Which of these kernels torch
-    has for the unsigned differs by version and device."""
-    plain = _torch_s(name, function)
-
-    def build(call: Call, device: torch.device) -> Function:
-        if not is_unsigned(call):
-            return plain
-        dtype = result_dtype(call)
-        return lambda *given: function(*map(signed, given)).view(dtype)
-
-    return build
-
-
 _PLAIN: Mapping[str, Function] = {
-    "neg": torch.neg,
     "abs": torch.abs,
     "exp": torch.exp,
     "expm1": torch.expm1,
@@ -110,33 +94,34 @@ _PLAIN: Mapping[str, Function] = {
     "floor": torch.floor,
     "ceil": torch.ceil,
     "round": torch.round,
-    "logical_not": torch.logical_not,
-    "bitwise_not": torch.bitwise_not,
     "isnan": torch.isnan,
     "isinf": torch.isinf,
     "isfinite": torch.isfinite,
-    "add": torch.add,
-    "sub": torch.sub,
     "div": torch.true_divide,
     "maximum": torch.maximum,
     "minimum": torch.minimum,
     "atan2": torch.atan2,
-    "shift_left": torch.bitwise_left_shift,
     "shift_right": torch.bitwise_right_shift,
-    "logical_and": torch.logical_and,
-    "logical_or": torch.logical_or,
-    "logical_xor": torch.logical_xor,
     "lt": torch.lt,
     "le": torch.le,
     "gt": torch.gt,
     "ge": torch.ge,
 }
 
-_OF_BITS: Mapping[str, Function] = {
+_ON_BITS: Mapping[str, Function] = {
+    "neg": torch.neg,
+    "logical_not": torch.logical_not,
+    "bitwise_not": torch.bitwise_not,
+    "add": torch.add,
+    "sub": torch.sub,
     "mul": torch.mul,
+    "shift_left": torch.bitwise_left_shift,
     "bitwise_and": torch.bitwise_and,
     "bitwise_or": torch.bitwise_or,
     "bitwise_xor": torch.bitwise_xor,
+    "logical_and": torch.logical_and,
+    "logical_or": torch.logical_or,
+    "logical_xor": torch.logical_xor,
     "eq": torch.eq,
     "ne": torch.ne,
     "where": torch.where,
@@ -144,7 +129,7 @@ _OF_BITS: Mapping[str, Function] = {
 
 ELEMENTWISE: Mapping[str, Builder] = {
     **{name: always(_torch_s(name, function)) for name, function in _PLAIN.items()},
-    **{name: _on_bits(name, function) for name, function in _OF_BITS.items()},
+    **{name: on_bits(_torch_s(name, function)) for name, function in _ON_BITS.items()},
     "floordiv": _of_floats(torch.floor_divide),
     "mod": _mod,
     "pow": _of_floats(torch.pow),

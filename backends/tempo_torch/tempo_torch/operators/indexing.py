@@ -103,9 +103,10 @@ def _gather(call: Call, device: torch.device) -> Function:
     def gather(data: torch.Tensor, *given: Any) -> torch.Tensor:
         return data.permute(order)[indexer(given)].permute(back)
 
-    if data.dtype in UNSIGNED:  # CUDA has no such kernel
-        return _telling(lambda data, *given: gather(signed(data), *given).view(data.dtype), attrs, data)
-    return _telling(gather, attrs, data)
+    if data.dtype not in UNSIGNED:
+        return _telling(gather, attrs, data)
+    dtype = TORCH_DTYPES[data.dtype]
+    return _telling(lambda data, *given: gather(signed(data), *given).view(dtype), attrs, data)
 
 
 def _take(call: Call) -> Function:

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 import torch
 
 from tempo.backends.operators import Call
+from tempo_torch.arrays import TORCH_DTYPES, signed
 from tempo_torch.operators.builder import UNSIGNED, Builder, Function
-
-SIGNED = {"uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}
-"""Dtypes of the same width, for operators that only move elements."""
 
 
 def _identity(x: torch.Tensor) -> torch.Tensor:
@@ -52,8 +50,8 @@ def flipped(dtype: str, axes: tuple[int, ...]) -> Function:
     """Reverse the axes."""
     if dtype not in UNSIGNED:
         return lambda x: x.flip(axes)
-    signed, unsigned = SIGNED[dtype], getattr(torch, dtype)
-    return lambda x: x.view(signed).flip(axes).view(unsigned)
+    unsigned = TORCH_DTYPES[dtype]
+    return lambda x: signed(x).flip(axes).view(unsigned)
 
 
 MOVEMENT: Mapping[str, Builder] = {
