@@ -10,7 +10,9 @@ is launched again, so
 - what a segment replaces as a whole (slots), and values that another stretch looks at, lie in *cells*;
 - other arrays are those of the call. Calls with arrays elsewhere have graphs of their own, the latest few are kept.
 
-What the host has to look at (an index that may be out of range, draws) stands between stretches, operator by operator.
+What the host has to look at (draws, what a user's function gives) stands between stretches, operator by operator.
+Whether an index is out of range is looked at on the device, and by the host once for a call: it is then run again
+operator by operator, which raises the error that says where.
 Each stretch runs once without a graph, which also loads what its kernels need, and is recorded when it is due again.
 
 `Recorder` is the device's part. Where there is none (`tempo_torch.simulated`) the function of a stretch is called again
@@ -21,7 +23,8 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -45,13 +48,15 @@ from tempo.backends.loop_ir import (
     nested,
     walk,
 )
+from tempo.errors import IndexOutOfRangeError
 from tempo.symbolic import Condition, Expr, Symbol
 from tempo_torch.arrays import clamped, positions_of, signed, wrapped
 from tempo_torch.emitter import CudaEmitter, holds
 from tempo_torch.flow import Flow
 from tempo_torch.moving import REACH, Moving, Place, Position, Values, bucket, evaluated, number
 from tempo_torch.operators import Operation
-from tempo_torch.waits import why_waits
+from tempo_torch.operators.indexing import as_long
+from tempo_torch.waits import waits, why_waits
 
 LARGEST = 8192
 """Operators of a stretch, at most."""
@@ -178,9 +183,18 @@ class Planner:
         """The buffers that are read at points that vary."""
 
     def operator(self, compute: Compute) -> Callable[..., Any]:
+        """Its function; one that clamps its indices, where these are looked at on the device."""
         if id(compute) not in self._operators:
-            self._operators[id(compute)] = self.emitter.operator(self.emitter.call_of(compute))
+            clamping = replace(compute, attrs={**compute.attrs, "checked": False})
+            chosen = clamping if compute.attrs.get("checked") else compute
+            self._operators[id(compute)] = self.emitter.operator(self.emitter.call_of(chosen))
         return self._operators[id(compute)]
+
+    @cached_property
+    def looks(self) -> bool:
+        """Whether some index is looked at on the device."""
+        every = (each for stretch in self.stretches for each in walk(stretch.statements))
+        return any(isinstance(each, Compute) and each.attrs.get("checked") for each in every)
 
     def why_waits(self, compute: Compute) -> str | None:
         return why_waits(self.operator(compute))
@@ -343,6 +357,8 @@ class Graphs:
         self.positions: dict[Symbol, Position] = {}
         self.launches: dict[Hashable, Launch] = {}
         self.ran: set[Hashable] = set()
+        with torch.inference_mode():
+            self._outside = torch.zeros((), dtype=torch.bool, device=device)
 
     @torch.inference_mode()
     def __call__(
@@ -354,12 +370,18 @@ class Graphs:
                 self._put(buffer, arrays[buffer])
         for symbol in points.keys() - self.plan.sizes.keys():
             self._position(symbol).set(points[symbol])
+        self._outside.zero_()
         self._bounds = start, stop
         self._all(self.plan.items, {**self.plan.sizes, **points})
         return tuple(self._result(buffer) for buffer in self.plan.segment.results)
 
     def _result(self, buffer: int) -> Any:
         return self.cells[buffer].clone() if buffer in self.cells else self.arrays[buffer]
+
+    @waits("whether an index was out of range is looked at once, after a call")
+    def is_outside(self) -> bool:
+        """Whether an index was out of range in the last call."""
+        return self.plan.looks and bool(self._outside)
 
     def _position(self, symbol: Symbol) -> Position:
         if symbol not in self.positions:
@@ -517,6 +539,9 @@ class Graphs:
         given = [self._value(name, at) for name in compute.operands]
         bounded = isinstance(operator, Operation) and operator.bounded
         scalars = [self._scalar(each, at, bounded) for each in compute.scalars]
+        if compute.attrs.get("checked"):
+            for index, end in indices(compute, given, scalars):
+                self._outside.logical_or_((index != index.clamp(min=0).clamp(max=end - 1)).any())
         if isinstance(operator, Operation) and operator.in_place:
             free = self.plan.flow.free(compute)
             for place in (0, 1) if operator.commutes else (0,):
@@ -570,6 +595,15 @@ def taken(array: Any, buffer: Buffer, read: Read, values: Values, sizes: Points)
     for at_axis, _, is_point in reversed(moving):
         array = array.squeeze(at_axis) if is_point else array
     return array  # type: ignore[no-any-return]
+
+
+def indices(compute: Compute, given: Sequence[Any], scalars: Sequence[Any]) -> Iterator[tuple[torch.Tensor, Any]]:
+    """What an operator looks up, and how many positions there are."""
+    count, axis = compute.attrs.get("count", 1), compute.attrs["axis"]
+    sizes, lengths = given[0].shape[axis : axis + count], scalars or [None] * count
+    for index, size, length in zip(given[1 : 1 + count], sizes, lengths, strict=True):
+        short = length if isinstance(length, torch.Tensor) else size if length is None else min(length, size)
+        yield as_long(index), short.clamp(max=size) if isinstance(short, torch.Tensor) else short
 
 
 def write(array: torch.Tensor, statement: Write, values: Values, value: torch.Tensor, sizes: Points) -> None:
@@ -628,7 +662,13 @@ class GraphedSegment:
         graphs, points, arrays, tables = None, *self._parts(given)
         if not self.why_not(stop - start, arrays):
             graphs = self._found(self._key(arrays), stop - start)
-        return self.one_by_one(start, stop, *given) if graphs is None else graphs(start, stop, points, arrays, tables)
+        if graphs is None:
+            return self.one_by_one(start, stop, *given)
+        found = graphs(start, stop, points, arrays, tables)
+        if graphs.is_outside():
+            self.one_by_one(start, stop, *given)
+            raise IndexOutOfRangeError("an index was out of range in a loop, which its arrays no longer tell of")
+        return found
 
     def why_not(self, iterations: int, arrays: Mapping[int, Any]) -> str | None:
         """Why a call is run one by one."""

@@ -8,7 +8,7 @@ import torch
 
 from tempo.backends.operators import Call
 from tempo.symbolic import as_expr
-from tempo_torch.arrays import clamped
+from tempo_torch.arrays import clamped, signed
 from tempo_torch.operators.builder import Builder, Function, Operation
 from tempo_torch.operators.movement import flipped
 
@@ -90,7 +90,8 @@ def _mask(call: Call, device: torch.device) -> Function:
         """Without a look at the length."""
         behind = torch.arange(size, device=device) >= length
         aligned = behind.reshape(-1, *[1] * (x.ndim - axis - 1))
-        return torch.where(aligned, torch.full((), fill, dtype=x.dtype, device=device), x)
+        other = torch.full((), fill, dtype=x.dtype, device=device)
+        return torch.where(aligned, signed(other), signed(x)).view(x.dtype)
 
     return Operation(mask, in_place)
 

@@ -26,11 +26,11 @@ def _out_of_range(index: int, size: int) -> IndexOutOfRangeError:
 def _checker(attrs: Attrs, size: int) -> Function:
     """From an index tensor to one of int64 that is within range; `length` positions may count."""
     if not _is_checked(attrs, size):
-        return lambda index, length=size: _clamped(_as_long(index), length, size)
+        return lambda index, length=size: _clamped(as_long(index), length, size)
 
     @waits("an index that is out of range is an error where it is met")
     def check(index: torch.Tensor, length: int = size) -> torch.Tensor:
-        index, end = _as_long(index), min(length, size)
+        index, end = as_long(index), min(length, size)
         if not index.numel():
             return index
         least, greatest = (int(extreme) for extreme in torch.aminmax(index))
@@ -59,7 +59,7 @@ def _telling(function: Function, attrs: Attrs, data: StaticType) -> Function:
     return told(function, "an index that is out of range is an error where it is met") if checked else function
 
 
-def _as_long(index: torch.Tensor) -> torch.Tensor:
+def as_long(index: torch.Tensor) -> torch.Tensor:
     """A uint64 that is too great stays too great; every other dtype fits."""
     found = index.long()
     return found.masked_fill(found < 0, torch.iinfo(torch.int64).max) if index.dtype == torch.uint64 else found
