@@ -39,13 +39,15 @@ ENVIRONMENT = {
 }
 BENCHMARKS = {
     "device_loop": "--steps 20000",
+    "graphs": "",
     "ppo": "--sweep environments",
-    "attention": "--lengths 1024 4096 --windows 0 1024",
+    "attention": "--size 3B --dtype bfloat16 --batches 1 4 16 --lengths 1024 4096 --windows 0 1024 --prompts",
     "n_step_memory": "",
     "memory": "",
     "memory_limit": "",
     "paper": "--only decoding",
 }
+BACKENDS = {"graphs": ("torch",)}
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ def benchmark(name: str, backend: str, device: str, out: Path, quick: bool) -> P
 
 def parts(device: str, jobs: str, out: Path, quick: bool) -> list[Part]:
     found = [suite(backend, device, jobs) for backend in ("torch", "jax")]
-    return found + [benchmark(name, each, device, out, quick) for name in BENCHMARKS for each in ("torch", "jax")]
+    kinds = [(name, each) for name in BENCHMARKS for each in BACKENDS.get(name, ("torch", "jax"))]
+    return found + [benchmark(name, each, device, out, quick) for name, each in kinds]
 
 
 # -- there -------------------------------------------------------------------------------------------------------------

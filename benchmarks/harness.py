@@ -106,7 +106,18 @@ class Session:
         if self.backend == "jax":
             jax = import_module("jax")
             return jax.device_put(array, jax.devices(self.device)[0])
-        return import_module("torch").from_numpy(array).to(self.device) if self.backend == "torch" else array
+        if self.backend == "numpy":
+            return array
+        return import_module("tempo_torch.arrays").from_host(array, import_module("torch").device(self.device))
+
+    def drawn(self, shape: tuple[int, ...], scale: float, dtype: str) -> Any:
+        """Normal numbers, drawn where the backend computes."""
+        if self.backend == "jax":
+            jax = import_module("jax")
+            draw = jax.jit(lambda key: jax.random.normal(key, shape, dtype) * scale)
+            return draw(jax.device_put(jax.random.key(0), jax.devices(self.device)[0])).astype(dtype)
+        torch = import_module("torch")
+        return torch.empty(shape, dtype=getattr(torch, dtype), device=self.device).normal_(0, scale)
 
     def ready(self, outputs: Any) -> Any:
         """The outputs, once they are computed."""

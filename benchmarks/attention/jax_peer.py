@@ -111,7 +111,7 @@ def _tokens(config: Config, start: Any, length: int) -> Any:
 
 def _caches(config: Config, extent: int) -> tuple[Any, ...]:
     shape = (config.batch * config.kv_heads, extent, config.head)
-    return tuple(jnp.zeros(shape) for _ in range(config.layers))
+    return tuple(jnp.zeros(shape, config.dtype) for _ in range(config.layers))
 
 
 def _steps(config: Config, weights: Mapping[str, Any], carried: Carried, first: Any, end: Any) -> Carried:

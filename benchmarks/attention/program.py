@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import tempo as tp
+from tempo.dtypes import to_numpy
 
 Array = np.ndarray
 
@@ -24,6 +25,7 @@ class Config:
     batch: int = 4
     vocabulary: int = 256
     window: int | None = None
+    dtype: str = "float32"
 
     @property
     def head(self) -> int:
@@ -44,20 +46,23 @@ class Config:
             "down": (4 * self.width, self.width),
         }
 
+    def scaled(self) -> dict[str, tuple[tuple[int, ...], float]]:
+        """The shapes of all weights, and the spread of their numbers."""
+        layers = {name: ((self.layers, *shape), shape[0] ** -0.5) for name, shape in self.shapes().items()}
+        return {**layers, "embedding": ((self.vocabulary, self.width), 1.0)}
+
     def weights(self) -> dict[str, Array]:
-        random = np.random.default_rng(0)
-        found = {
-            name: (random.standard_normal((self.layers, *shape)) / np.sqrt(shape[0])).astype(np.float32)
-            for name, shape in self.shapes().items()
+        random, dtype = np.random.default_rng(0), to_numpy(self.dtype)
+        return {
+            name: (random.standard_normal(shape) * scale).astype(np.float32).astype(dtype)
+            for name, (shape, scale) in self.scaled().items()
         }
-        found["embedding"] = random.standard_normal((self.vocabulary, self.width)).astype(np.float32)
-        return found
 
     def bytes_read(self, length: int) -> int:
         """What decoding `length` tokens must read: for each of them weights, and what it attends to."""
         weights = self.layers * sum(map(math.prod, self.shapes().values())) + self.vocabulary * self.width
         seen = np.minimum(np.arange(1, length), self.window or length).sum()
-        return np.dtype(np.float32).itemsize * int(
+        return to_numpy(self.dtype).itemsize * int(
             weights * (length - 1) + seen * 2 * self.layers * self.batch * self.kv_width
         )
 
@@ -72,10 +77,11 @@ def decoder(config: Config, prompted: bool = False) -> tp.Program:
     """`prompted`: from `prompt`, as many tokens as its dim `p` has, else from one, `start`."""
     with tp.Program("decoder") as program:
         b, l, t = tp.dims("b l t")
-        w = {name: tp.input(name, shape, (l,)) for name, shape in config.shapes().items()}
-        embedding = tp.input("embedding", (config.vocabulary, config.width))
+        dtype = getattr(tp, config.dtype)
+        w = {name: tp.input(name, shape, (l,), dtype=dtype) for name, shape in config.shapes().items()}
+        embedding = tp.input("embedding", (config.vocabulary, config.width), dtype=dtype)
         token = tp.recurrent("token", (), (b, t), dtype=tp.int32)
-        x = tp.recurrent("x", (config.width,), (b, l, t))  # what enters layer l
+        x = tp.recurrent("x", (config.width,), (b, l, t), dtype=dtype)  # what enters layer l
         x[b, 0, t] = embedding.spatial[token]
         normed = tp.rms_norm(x, axis=-1)
         q = (normed @ w["wq"]).reshape(config.heads, config.head)

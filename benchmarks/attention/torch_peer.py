@@ -66,7 +66,7 @@ def by_hand(
 
     @torch.inference_mode()
     def run() -> np.ndarray:
-        keys, values = (torch.empty(shape, device=device) for _ in range(2))
+        keys, values = (torch.empty(shape, dtype=embedding.dtype, device=device) for _ in range(2))
         tokens = torch.empty((config.batch, length), dtype=torch.int32, device=device)
         token, said = start, 0
         if given is not None:

@@ -44,9 +44,11 @@ def _attention(call: Call, device: torch.device) -> Function:
             return attend(q, k.permute(key_axes), v.permute(value_axes), *extras)
         # A weight of 0 does not hide what is not finite, and what lies behind the length may be anything.
         inside = torch.arange(length, device=q.device) < moving.length
-        v = v.permute(value_axes)
-        v = v.masked_fill(inside[:, None].logical_not(), 0)
-        return steps(q, k.permute(key_axes), v, *extras, seen=inside)
+        behind = inside[:, None].logical_not()
+        v = v.permute(value_axes).masked_fill(behind, 0)
+        if not is_for_kernel:
+            return steps(q, k.permute(key_axes), v, *extras, seen=inside)
+        return by_kernel(attrs, q, k.permute(key_axes).masked_fill(behind, 0), v, *extras, seen=inside)
 
     return Operation(attention, bounded=True)
 
