@@ -56,6 +56,7 @@ class TorchBackend(GenericBackend):
         self.costs = EAGER if device == "cpu" else EAGER_CUDA
         if device == "cuda":
             self.emitter = CudaEmitter
+            self.reducing = 2.0  # partial results, a column of them for each thread of a block (`Reduce.cuh`)
 
         self._processes = None
         if mesh is not None:
