@@ -140,6 +140,10 @@ class Backend(Protocol):
     takes_signals: bool = True
     """Whether threads of its library may be interrupted by a signal's handler, as a profile's timer does."""
 
+    reducing: float = 0.0
+    """What an operator of its library may take for itself while it reduces an array, at most, as a part of the array.
+    Memory plans do not know of it."""
+
     costs: Costs = EAGER
     """By which ways to run a program are compared: dims as axes or loops, and extents that vary."""
 

@@ -128,15 +128,18 @@ def test_with_progress_and_with_checks_nothing_is_lost(target: Target) -> None:
 
 
 def test_the_plan_is_of_the_run_before(target: Target) -> None:
-    """State that is given up is not there beside the one that is made of it."""
+    """State that is given up is not there beside the one that is made of it. What a compiler copies for itself, where
+    it has no memory of the results to write to meanwhile, is its own choice."""
     if not getattr(target.backend, "donates", False):
         pytest.skip("it takes no memory from whoever gave it")
     arrays, run = given(training), target.compile(training())
     state = run(**arrays).state
     state = run(**run.device_put(**arrays), state=state).state
-    kept = run.memory.peak_bytes
+    kept = run.memory
     run(**run.device_put(**arrays), state=state, donate=True)
-    assert run.memory.peak_bytes <= kept - 2 * WIDTH * WIDTH * 4 // (target.mesh or 1)
+    found, states = run.memory, 3 * WIDTH * WIDTH * 4 // (target.mesh or 1)
+    assert found.given_bytes + found.returned_bytes <= kept.given_bytes + kept.returned_bytes - states
+    assert found.peak_bytes < kept.peak_bytes
 
 
 @pytest.mark.one_device

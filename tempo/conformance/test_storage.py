@@ -187,10 +187,12 @@ def test_what_is_measured_was_predicted(target: Target, length: int) -> None:
     for program, inputs in cases:
         run = target.compile(program, {"t": length}, lift=False, poison=False)
         run(sizes={"t": length}, **inputs)
+        given = run.device_put(**inputs)
         gc.collect()
-        measured = target.backend.measured_peak(lambda: run(sizes={"t": length}, **inputs))  # noqa: B023
+        measured = target.backend.measured_peak(lambda: run(sizes={"t": length}, **given))  # noqa: B023
         made = run.memory.peak_bytes - run.memory.given_bytes
-        assert measured - SLACK <= 1.1 * made
+        reducing = getattr(target.backend, "reducing", 0.0) * max(each.bytes for each in run.memory.buffers)
+        assert measured - SLACK <= 1.1 * made + reducing
         assert made <= 1.1 * measured + SLACK
 
 

@@ -65,6 +65,7 @@ class TorchBackend(GenericBackend):
 
             self.emitter = CudaEmitter
             self.recorder = Recorder(self.device) if graphs and mesh is None else None
+            self.reducing = 2.0  # partial results, a column of them for each thread of a block (`Reduce.cuh`)
 
         self._processes = None
         if mesh is not None:
