@@ -40,7 +40,7 @@ ENVIRONMENT = {
 BENCHMARKS = {
     "device_loop": "--steps 20000",
     "graphs": "",
-    "ppo": "--sweep environments",
+    "ppo": "--sweep environments --values 512",
     "attention": "--size 3B --dtype bfloat16 --batches 1 4 16 --lengths 1024 4096 --windows 0 1024 --prompts",
     "n_step_memory": "",
     "memory": "",

@@ -32,7 +32,7 @@ SWEEPS: dict[str, tuple[int, ...]] = {
 def cases(session: Session) -> Iterator[Settings]:
     """The standard settings with one of them changed at a time."""
     for sweep in session.options.sweep:
-        values = SWEEPS[sweep][:1] if session.quick else SWEEPS[sweep]
+        values = session.options.values or (SWEEPS[sweep][:1] if session.quick else SWEEPS[sweep])
         for value in values:
             yield replace(Settings(iterations=2 if session.quick else 4), **{sweep: value})
 
@@ -75,6 +75,7 @@ def measure(session: Session) -> None:
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sweep", nargs="+", choices=list(SWEEPS), default=list(SWEEPS), help="what is varied")
+    parser.add_argument("--values", nargs="+", type=int, help="of what is varied")
 
 
 BENCHMARK = Benchmark(

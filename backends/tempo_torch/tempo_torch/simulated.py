@@ -161,9 +161,9 @@ _OF_FLOATS = re.compile(r"(mm|bmm|addmm|addbmm|baddbmm|mv|addmv|dot|vdot|convolu
 """What CUDA has for no integers."""
 _UNSIGNED = frozenset({torch.uint16, torch.uint32, torch.uint64})
 _OF_UNSIGNED = frozenset(
-    "clone fill_ zero_ full zeros new_full new_zeros empty empty_like empty_strided new_empty new_empty_strided "
-    "constant_pad_nd cat eq ne item _local_scalar_dense".split()
-).union(_MOVING)
+    {"item", "clone", "fill_", "zero_", "full", "zeros", "new_full", "new_zeros", "constant_pad_nd", "cat", "eq", "ne"}
+    | {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_local_scalar_dense", *_MOVING}
+)
 """What CUDA has for unsigned integers of more than 8 bits, beside views."""
 
 
