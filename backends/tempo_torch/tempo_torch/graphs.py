@@ -41,6 +41,7 @@ from tempo.backends.loop_ir import (
     Loop,
     PointIndex,
     Read,
+    Segment,
     Statement,
     Stop,
     Write,
@@ -62,6 +63,8 @@ LARGEST = 8192
 """Operators of a stretch, at most."""
 SHORT = 256
 """A stretch of fewer operators is of several iterations, up to so many."""
+LITTLE = 1 << 12
+"""Elements of an input that is copied for each call, so that it may lie anywhere."""
 KEPT = 4
 """Sets of graphs of a segment, for arrays that lie elsewhere."""
 
@@ -79,9 +82,19 @@ class Recorder:
     address = staticmethod(torch.Tensor.data_ptr)
 
     def __init__(self, device: torch.device) -> None:
-        self._device, self._pool, self._stream = device, torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)
+        self._device, self._stream = device, torch.cuda.Stream(device)
+        self._pool = torch.cuda.graph_pool_handle()
+        self._first: Launch | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Recorder, (self._device,)
 
     def __call__(self, work: Callable[[], None]) -> Launch:
+        if self._first is None:  # the memory goes back where no graph is left that has a part in it
+            self._first = self._recorded(lambda: torch.zeros(1, device=self._device).neg_())
+        return self._recorded(work)
+
+    def _recorded(self, work: Callable[[], Any]) -> Launch:
         graph, around = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
         self._stream.wait_stream(around)
         with torch.cuda.stream(self._stream):
@@ -159,11 +172,25 @@ class Waiting:
 Item = Stretch | Repeated | Chosen | Guarded | Waiting | Stop
 
 
+def unchecked(compute: Compute) -> Compute:
+    if not compute.attrs.get("checked"):
+        return compute
+    return replace(compute, attrs={**compute.attrs, "checked": False})
+
+
+def is_copied(plan: Planner, buffer: Buffer, array: Any) -> bool:
+    """Whether an array goes into a cell for a call: what is replaced as a whole, and little that is only read."""
+    if buffer.id in plan.written:
+        return buffer.is_slot
+    return buffer.role == "input" and isinstance(array, torch.Tensor) and array.numel() <= LITTLE
+
+
 class Planner:
     """Cuts a segment into items."""
 
-    def __init__(self, request: SegmentRequest, emitter: CudaEmitter) -> None:
-        self.segment, self.sizes, self.emitter = request.segment, request.sizes, emitter
+    def __init__(self, segment: Segment, sizes: Points, emitter: CudaEmitter) -> None:
+        """`sizes`: of the executable, and those that a call is given."""
+        self.segment, self.sizes, self.emitter = segment, sizes, emitter
         every = tuple(walk(self.segment.body))
         self.reads = {each.result: each for each in every if isinstance(each, Read)}
         self.written = frozenset(each.buffer for each in every if isinstance(each, Write))
@@ -185,9 +212,7 @@ class Planner:
     def operator(self, compute: Compute) -> Callable[..., Any]:
         """Its function; one that clamps its indices, where these are looked at on the device."""
         if id(compute) not in self._operators:
-            clamping = replace(compute, attrs={**compute.attrs, "checked": False})
-            chosen = clamping if compute.attrs.get("checked") else compute
-            self._operators[id(compute)] = self.emitter.operator(self.emitter.call_of(chosen))
+            self._operators[id(compute)] = self.emitter.operator(self.emitter.call_of(unchecked(compute)))
         return self._operators[id(compute)]
 
     @cached_property
@@ -338,12 +363,13 @@ class _Trace:
 
     values: Values
     points: Points
-    names: dict[str, torch.Tensor]
+    names: dict[str, Any]
     slots: dict[int, torch.Tensor]
+    lengths: dict[Hashable, Moving] = field(default_factory=dict)
 
     def inner(self, symbol: Symbol, at: int) -> _Trace:
         values, points = {**self.values, symbol: at}, {**self.points, symbol: at}
-        return _Trace(values, points, dict(self.names), self.slots)
+        return _Trace(values, points, dict(self.names), self.slots, self.lengths)
 
 
 class Graphs:
@@ -365,9 +391,10 @@ class Graphs:
         self, start: int, stop: int, points: Points, arrays: Mapping[int, Any], tables: Mapping[int, Any]
     ) -> tuple[Any, ...]:
         self.arrays, self.tables = dict(arrays), dict(tables)
-        for buffer in self.plan.written & arrays.keys():
-            if self.buffers[buffer].is_slot and arrays[buffer] is not None:
-                self._put(buffer, arrays[buffer])
+        for buffer, array in arrays.items():
+            if array is not None and is_copied(self.plan, self.buffers[buffer], array):
+                self._put(buffer, array)
+                self.arrays[buffer] = self.cells[buffer]
         for symbol in points.keys() - self.plan.sizes.keys():
             self._position(symbol).set(points[symbol])
         self._outside.zero_()
@@ -477,11 +504,13 @@ class Graphs:
         """Runs the statements for so many iterations, by positions alone."""
         slots: dict[int, torch.Tensor] = {}
         names: dict[str, torch.Tensor] = {}
+        lengths: dict[Hashable, Moving] = {}
         for ahead in range(count):
             moved = {} if advance is None else {advance[0]: advance[1] * ahead}
             places = {symbol: Place(position, moved.get(symbol, 0)) for symbol, position in self.positions.items()}
             here = {symbol: value + moved.get(symbol, 0) for symbol, value in points.items()}
-            at = _Trace({**self.plan.sizes, **places}, here, {}, slots)
+            lengths.clear()
+            at = _Trace({**self.plan.sizes, **places}, here, {}, slots, lengths)
             self._block(stretch.statements, at)
             names = at.names
         left: dict[int | str, torch.Tensor] = {**slots, **{name: names[name] for name in stretch.kept if name in names}}
@@ -555,8 +584,14 @@ class Graphs:
         found = number(value, at.values)
         if not isinstance(found, torch.Tensor):
             return found
-        length = found.reshape(())
-        return Moving(length, bucket(int(evaluated(value, at.points)))) if bounded else length
+        if not bounded:
+            return found.reshape(())
+        most = bucket(int(evaluated(value, at.points)))
+        written_out = (at.values[symbol] for symbol in sorted(value.symbols()))
+        key = value, most, tuple(each for each in written_out if isinstance(each, int))
+        if key not in at.lengths:
+            at.lengths[key] = Moving(found.reshape(()), most)
+        return at.lengths[key]
 
 
 # -- arrays ------------------------------------------------------------------------------------------------------------
@@ -652,7 +687,8 @@ class GraphedSegment:
         recorder: Recorder,
     ) -> None:
         self.segment, self.buffers, self.one_by_one = request.segment, request.program.buffers, one_by_one
-        self.plan, self.device, self.recorder = Planner(request, emitter), device, recorder
+        self.sizes, self.emitter, self.device, self.recorder = request.sizes, emitter, device, recorder
+        self._plans: dict[Hashable, Planner] = {}
         exprs = (expr for each in walk(self.segment.body) for expr in expressions(each))
         self.is_long = any(isinstance(expr, Expr) and expr.is_long for expr in exprs)
         self._graphs = OrderedDict[Hashable, Graphs]()
@@ -660,8 +696,9 @@ class GraphedSegment:
 
     def __call__(self, start: int, stop: int, *given: Any) -> tuple[Any, ...]:
         graphs, points, arrays, tables = None, *self._parts(given)
-        if not self.why_not(stop - start, arrays):
-            graphs = self._found(self._key(arrays), stop - start)
+        plan = self.plan({symbol: value for symbol, value in points.items() if symbol.kind == "size"})
+        if not self.why_not(plan, stop - start, arrays):
+            graphs = self._found(plan, self._key(plan, arrays), stop - start)
         if graphs is None:
             return self.one_by_one(start, stop, *given)
         found = graphs(start, stop, points, arrays, tables)
@@ -670,23 +707,31 @@ class GraphedSegment:
             raise IndexOutOfRangeError("an index was out of range in a loop, which its arrays no longer tell of")
         return found
 
-    def why_not(self, iterations: int, arrays: Mapping[int, Any]) -> str | None:
+    def plan(self, sizes: Points) -> Planner:
+        """For the sizes that a call is given."""
+        key = tuple(sizes.values())
+        if key not in self._plans:
+            self._plans[key] = Planner(self.segment, {**self.sizes, **sizes}, self.emitter)
+        return self._plans[key]
+
+    def why_not(self, plan: Planner, iterations: int, arrays: Mapping[int, Any]) -> str | None:
         """Why a call is run one by one."""
         if self.is_long:
             return "it computes indices of more than 64 bits"
         count = max(1, iterations) if self.segment.is_loop else 1
-        if sizes_of(self.plan.items) * count < self.recorder.few:
+        if sizes_of(plan.items) * count < self.recorder.few:
             return f"it has fewer than {self.recorder.few} operators"
-        if any(isinstance(arrays[id], ByPoint) for id in self.plan.at_moving & arrays.keys()):
+        if any(isinstance(arrays[id], ByPoint) for id in plan.at_moving & arrays.keys()):
             return "what is given by point is read at points that vary"
         return None
 
     @property
     def told(self) -> str:
         """For `explain`."""
-        lines = [f"# {len(self.plan.stretches)} stretches as CUDA graphs, from {self.recorder.few} operators on"]
-        lines += [f"# not in one: {each.compute.op} ({each.why})" for each in waiting(self.plan.items)]
-        return "\n".join(lines)
+        computes = {id(each): each for each in walk(self.segment.body) if isinstance(each, Compute)}.values()
+        whys = {each.op: why_waits(self.emitter.operator(self.emitter.call_of(unchecked(each)))) for each in computes}
+        lines = [f"# not in a CUDA graph: {op} ({why})" for op, why in whys.items() if why]
+        return "\n".join([f"# in CUDA graphs, where a call is of {self.recorder.few} operators or more", *lines])
 
     def _parts(self, given: Sequence[Any]) -> tuple[dict[Symbol, int], dict[int, Any], dict[int, Any]]:
         segment, left = self.segment, list(given)
@@ -694,7 +739,7 @@ class GraphedSegment:
         arrays = {id: left.pop(0) for id in segment.buffers}
         return points, arrays, dict(zip(segment.tables, left, strict=True))
 
-    def _found(self, key: Hashable, iterations: int) -> Graphs | None:
+    def _found(self, plan: Planner, key: Hashable, iterations: int) -> Graphs | None:
         if key in self._graphs:
             self._graphs.move_to_end(key)
             return self._graphs[key]
@@ -703,15 +748,15 @@ class GraphedSegment:
             if len(self._seen) > KEPT * KEPT:
                 self._seen.popitem(last=False)
             return None
-        made = self._graphs[key] = Graphs(self.plan, self.buffers, self.device, self.recorder)
+        made = self._graphs[key] = Graphs(plan, self.buffers, self.device, self.recorder)
         if len(self._graphs) > KEPT:
             self._graphs.popitem(last=False)
         return made
 
-    def _key(self, arrays: Mapping[int, Any]) -> Hashable:
-        """Where the arrays lie that are read and written where they are."""
-        copied = (id for id in self.plan.written if self.buffers[id].is_slot)
-        return tuple(self._place(arrays[id]) for id in arrays.keys() - copied)
+    def _key(self, plan: Planner, arrays: Mapping[int, Any]) -> Hashable:
+        """The plan, and where the arrays lie that are read and written where they are."""
+        stay = (each for id, each in arrays.items() if not is_copied(plan, self.buffers[id], each))
+        return plan, tuple(map(self._place, stay))
 
     def _place(self, array: Any) -> Hashable:
         if isinstance(array, ByPoint):
@@ -730,15 +775,3 @@ def repeated(items: Sequence[Item]) -> Iterator[Loop]:
                 yield from repeated(body)
             case Chosen(then=then, otherwise=otherwise):
                 yield from repeated((*then, *otherwise))
-
-
-def waiting(items: Sequence[Item]) -> Iterator[Waiting]:
-    """The operators for which the host waits."""
-    for item in items:
-        match item:
-            case Waiting():
-                yield item
-            case Repeated(body=body) | Guarded(body=body):
-                yield from waiting(body)
-            case Chosen(then=then, otherwise=otherwise):
-                yield from waiting((*then, *otherwise))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from typing import Any
 
@@ -47,12 +47,20 @@ class Place:
         return self.position.at(self.distance + distance)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Moving:
     """A length on the device, a tensor without axes, and a number that it is at most."""
 
     length: torch.Tensor
     most: int
+    _inside: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
+
+    def inside(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Which of so many positions are before it, and which are not: made once for all that ask."""
+        if count not in self._inside:
+            before = torch.arange(count, device=self.length.device) < self.length
+            self._inside[count] = before, before.logical_not()
+        return self._inside[count]
 
 
 Number = int | torch.Tensor

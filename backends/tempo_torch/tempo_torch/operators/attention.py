@@ -43,8 +43,8 @@ def _attention(call: Call, device: torch.device) -> Function:
         if moving is None:
             return attend(q, k.permute(key_axes), v.permute(value_axes), *extras)
         # A weight of 0 does not hide what is not finite, and what lies behind the length may be anything.
-        inside = torch.arange(length, device=q.device) < moving.length
-        behind = inside[:, None].logical_not()
+        inside, behind = moving.inside(length)
+        behind = behind[:, None]
         v = v.permute(value_axes).masked_fill(behind, 0)
         if not is_for_kernel:
             return steps(q, k.permute(key_axes), v, *extras, seen=inside)
