@@ -26,7 +26,7 @@ ON_MESH = .test_mesh $(addprefix tempo.conformance.,test_pipelines test_random_p
 # Tests and examples start many processes; none is to compile all sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-long test test-all sweep check format docs wheels benchmarks clean
+.PHONY: help demo demo-long test test-all sweep check format docs wheels cuda-wheels cuda benchmarks clean
 
 help:
 	@echo "make demo        run the examples against their peers, five minutes; pictures in out/"
@@ -37,6 +37,8 @@ help:
 	@echo "make check       ruff, mypy, import contracts"
 	@echo "make docs        make the site, docs/_build/html/index.html"
 	@echo "make wheels      build all distributions into dist/, and try them in an empty environment"
+	@echo "make cuda-wheels make what \`make cuda\` needs on a machine that can fetch nothing, in wheels/"
+	@echo "make cuda        run the suite and the benchmarks on a GPU, with the machine's own JAX and PyTorch"
 	@echo "make benchmarks  measure, a few minutes; tables and plots in benchmarks/results/"
 
 $(READY): pyproject.toml $(LOCAL:%=%/pyproject.toml) constraints.txt
@@ -98,6 +100,13 @@ docs: $(VENV)/.ready-dev
 
 wheels: $(VENV)/.ready-dev
 	$(BIN)/python .ci/release.py wheels
+
+# Needs nothing from outside: the machine's own JAX and PyTorch, and wheels/. What has passed is not run again.
+cuda-wheels:
+	$(PYTHON) .ci/cuda.py wheels
+
+cuda:
+	$(PYTHON) .ci/cuda.py run $(PARTS)
 
 benchmarks: $(READY)
 	for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks $$name --quick || exit 1; done
