@@ -25,10 +25,12 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import torch
 
+from tempo import dtypes
 from tempo.backends import ByPoint, SegmentRequest
 from tempo.backends.emission import operands
 from tempo.backends.loop_ir import (
@@ -44,6 +46,7 @@ from tempo.backends.loop_ir import (
     Segment,
     Statement,
     Stop,
+    WindowIndex,
     Write,
     expressions,
     nested,
@@ -63,6 +66,9 @@ LARGEST = 8192
 """Operators of a stretch, at most."""
 SHORT = 256
 """A stretch of fewer operators is of several iterations, up to so many."""
+DOUBLED = 1 << 20
+"""Bytes of cells, beside a sixteenth of what a segment's buffers take, up to which what is copied into them may lie
+twice; with more, memory would not be what is planned."""
 LITTLE = 1 << 12
 """Elements of an input that is copied for each call, so that it may lie anywhere."""
 KEPT = 4
@@ -190,9 +196,10 @@ class Planner:
 
     def __init__(self, segment: Segment, sizes: Points, emitter: CudaEmitter) -> None:
         """`sizes`: of the executable, and those that a call is given."""
-        self.segment, self.sizes, self.emitter = segment, sizes, emitter
+        self.segment, self.sizes, self.emitter, self.buffers = segment, sizes, emitter, emitter.program.buffers
         every = tuple(walk(self.segment.body))
-        self.reads = {each.result: each for each in every if isinstance(each, Read)}
+        self._makers = {each.result: each for each in every if isinstance(each, Read | Compute | Assign)}
+        self.reads = {name: each for name, each in self._makers.items() if isinstance(each, Read)}
         self.written = frozenset(each.buffer for each in every if isinstance(each, Write))
         self._uses = Counter(name for each in every for name in operands(each))
         self._operators: dict[int, Callable[..., Any]] = {}
@@ -223,6 +230,31 @@ class Planner:
 
     def why_waits(self, compute: Compute) -> str | None:
         return why_waits(self.operator(compute))
+
+    @cached_property
+    def in_cells(self) -> int:
+        """The bytes of slots and values that lie in cells beside where they are made."""
+        kept = dict.fromkeys(name for stretch in self.stretches for name in stretch.kept)
+        slots = (self.buffers[id] for id in self.written if self.buffers[id].is_slot)
+        types = [*map(self._type, kept), *((slot.shape, slot.dtype) for slot in slots)]
+        return sum(self._bytes(*type) for type in types if type is not None)
+
+    @cached_property
+    def in_buffers(self) -> int:
+        buffers = (self.buffers[id] for id in self.segment.buffers)
+        return sum(self._bytes(each.logical_shape, each.dtype) for each in buffers)
+
+    def _bytes(self, shape: Sequence[Expr], dtype: str) -> int:
+        return prod(max(0, int(size.evaluate(self.sizes))) for size in shape) * dtypes.itemsize(dtype)
+
+    def _type(self, name: str) -> tuple[Sequence[Expr], str] | None:
+        """The shape and dtype of a value."""
+        while isinstance(made := self._makers[name], Assign):
+            name = made.value
+        if isinstance(made, Compute):
+            return (made.type.shape, made.type.dtype)
+        buffer, windows = self.buffers[made.buffer], (each for each in made.index if isinstance(each, WindowIndex))
+        return (*(each.extent for each in windows), *buffer.shape), buffer.dtype
 
     def waited_for(self, compute: Compute, given: Sequence[Any], points: Points) -> Any:
         """The result of an operator for which the host waits; an error says the point, as where source was generated:
@@ -723,6 +755,8 @@ class GraphedSegment:
             return f"it has fewer than {self.recorder.few} operators"
         if any(isinstance(arrays[id], ByPoint) for id in plan.at_moving & arrays.keys()):
             return "what is given by point is read at points that vary"
+        if plan.in_cells > max(DOUBLED, plan.in_buffers // 16):
+            return "too much of it would lie twice"
         return None
 
     @property

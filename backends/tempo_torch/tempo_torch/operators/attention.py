@@ -12,7 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from tempo.backends.operators import Attrs, Call
 from tempo_torch.moving import Moving
-from tempo_torch.operators.builder import Builder, Function, Operation, in_float32
+from tempo_torch.operators.builder import HALF, Builder, Function, Operation, in_float32
 
 BATCH = 2  # axes: with any other number the kernel takes a way that is no faster than steps
 
@@ -46,7 +46,7 @@ def _attention(call: Call, device: torch.device) -> Function:
         inside, behind = moving.inside(length)
         behind = behind[:, None]
         v = v.permute(value_axes).masked_fill(behind, 0)
-        if not is_for_kernel:
+        if not is_for_kernel or call.result.dtype not in HALF:  # the kernel goes through the keys of a query one by one
             return steps(q, k.permute(key_axes), v, *extras, seen=inside)
         return by_kernel(attrs, q, k.permute(key_axes).masked_fill(behind, 0), v, *extras, seen=inside)
 
