@@ -173,6 +173,21 @@ def row_masks(graph: Graph, end: Output) -> Masks:
     return walk.masks
 
 
+_UNBOUNDED = frozenset(
+    (
+        *("div", "floordiv", "mod", "pow", "log", "log1p", "exp", "expm1", "sqrt", "rsqrt", "tan", "sinh", "cosh"),
+        *("asin", "acos", "acosh", "atanh", "atan2", "reduce_prod", "layer_norm", "rms_norm"),
+    )
+)
+"""Operators that may not be finite, or not have a finite derivative, where all that they are made of is."""
+
+
+@dataclass(frozen=True)
+class _MadeOf:
+    rows: tuple[Rows, ...]
+    is_unbounded: bool
+
+
 class Shown:
     """Where lengths are given: what nodes show of rows, and what they read of them."""
 
@@ -185,6 +200,36 @@ class Shown:
         shown = self._walk.shown.get(node.id, ())
         through = (self._walk.through.get((node.id, number), ()) for number in numbers)
         return () if all(set(each) == set(shown) for each in through) else shown
+
+    def astray(self, node: Node) -> tuple[Rows, ...]:
+        """The points that an operator is made of, itself or what it reads, of which some may not exist, if it may not
+        be finite there, or its derivative: nobody asks for it there, but 0 times that is no 0."""
+        made = self._made_of[node.id]
+        return made.rows if made.is_unbounded else ()
+
+    @cached_property
+    def _made_of(self) -> dict[int, _MadeOf]:
+        found: dict[int, _MadeOf] = {}
+        for node in self._walk.graph.operands_first():
+            is_operator = not node.is_nominal and node.op != "where"  # a selection is made of either side
+            found[node.id] = self._made(node, found) if is_operator else _MadeOf((), False)
+        return found
+
+    def _made(self, node: Node, found: Mapping[int, _MadeOf]) -> _MadeOf:
+        rows, is_unbounded = list[Rows](), False
+        if node.attr("in_row"):  # at some point of the row, if it has one
+            shown = (each for each in self.read(node.operands[0]) if len(each.axes) == 1)
+            return _MadeOf(tuple(Rows((*each.map[:-1], Point(const(0))), ()) for each in shown), False)
+        for number, edge in enumerate(node.operands):
+            masks = self._walk.masks.get((node.id, number), ())
+            rows += (mask.rows for mask in masks if not mask.rows.axes)
+            producer = self._walk.graph.nodes[edge.node]
+            points = {symbol: index for symbol, index in zip(producer.domain, edge.map) if isinstance(index, Point)}
+            made = found[producer.id]
+            if len(points) == len(edge.map):
+                rows += (moved for each in made.rows if (moved := each.seen({}, points)) is not None)
+                is_unbounded |= made.is_unbounded
+        return _MadeOf(tuple(dict.fromkeys(rows)), is_unbounded or bool(rows and node.op in _UNBOUNDED))
 
     def read(self, edge: Edge) -> list[Rows]:
         """What the edge shows of rows along axes."""

@@ -101,11 +101,20 @@ class _Tiling:
         """What the program shows of rows, where lengths are given."""
         return [Shown(self.graph, end) for end in self.graph.ragged.values()]
 
+    def check_bounded(self) -> None:
+        """Raises where lanes of points that nobody asks for may have no finite gradients: 0 times these is no 0."""
+        if all(node.op != "gradient" for node in self.graph.nodes.values()):
+            return
+        for node in map(self.graph.nodes.__getitem__, self.wave.nodes):
+            if any(shown.astray(node) for shown in self.shown):
+                raise UnsupportedError(f"{tensor_name(node)} may not be finite where a row has no point")
+
     def tiles(self, node: int) -> Symbol:
         """The dim of tiles of a node of the recurrence."""
         return self.all.symbol if node in self.ahead else self.tile.symbol
 
     def tiled(self) -> Tiled:
+        self.check_bounded()
         graph, name, nodes = self.graph, self.tile.symbol.name, self.rewriter.nodes
         merges = [graph.nodes[id] for id in sorted(self.wave.nodes) if graph.nodes[id].is_merge]
         for merge in merges:
