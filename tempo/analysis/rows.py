@@ -173,7 +173,7 @@ def row_masks(graph: Graph, end: Output) -> Masks:
     return walk.masks
 
 
-_UNBOUNDED = frozenset(
+UNBOUNDED = frozenset(
     (
         *("div", "floordiv", "mod", "pow", "log", "log1p", "exp", "expm1", "sqrt", "rsqrt", "tan", "sinh", "cosh"),
         *("asin", "acos", "acosh", "atanh", "atan2", "reduce_prod", "layer_norm", "rms_norm"),
@@ -229,7 +229,7 @@ class Shown:
             if len(points) == len(edge.map):
                 rows += (moved for each in made.rows if (moved := each.seen({}, points)) is not None)
                 is_unbounded |= made.is_unbounded
-        return _MadeOf(tuple(dict.fromkeys(rows)), is_unbounded or bool(rows and node.op in _UNBOUNDED))
+        return _MadeOf(tuple(dict.fromkeys(rows)), is_unbounded or bool(rows and node.op in UNBOUNDED))
 
     def read(self, edge: Edge) -> list[Rows]:
         """What the edge shows of rows along axes."""

@@ -622,19 +622,20 @@ def test_reads_from_the_last_point_under_a_case_of_long_rows(target: Target) -> 
 
 @pytest.mark.planned
 @pytest.mark.parametrize("lanes", [2, 16])
-def test_points_of_a_tile_that_nobody_asks_for_have_numbers(target: Target, lanes: int) -> None:
+@pytest.mark.parametrize("is_everywhere", [True, False])
+def test_points_of_a_tile_that_nobody_asks_for_have_numbers(target: Target, lanes: int, is_everywhere: bool) -> None:
     """`g` is asked for behind the first points of rows, and a tile has some of these."""
 
     def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
         h, g = tp.recurrent("h", (), (b, t)), tp.recurrent("g", (), (b, t))
         h[b, t.last] = g[b, t.last] = x
         h[b, t] = tp.tanh(g[b, t + 1] + x)
-        g[b, t] = tp.sin(h[b, t + 1] + x)
+        g[b, t] = tp.sin(h[b, t + 1] + (x if is_everywhere else 1 / x))
         tp.output("gradient", tp.grad(tp.sin(h)[:, :].sum(), x))
         return h
 
     n = np.array([4, 1, 0, 3], np.int32)
-    x = np.where(np.arange(4) < n[:, None], numbers((4, 4)), np.nan).astype(np.float32)
+    x = np.where(np.arange(4) < n[:, None], np.abs(numbers((4, 4))) + 0.5, np.nan).astype(np.float32)
     target.agrees(over_rows(make), tolerance=5, n=n, x=x, options={"mapping": {"t": lanes}})
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tempo.analysis.reports import tensor_name
-from tempo.analysis.rows import Mask, Rows, Shown, exists, selected
+from tempo.analysis.rows import UNBOUNDED, Mask, Rows, Shown, exists, selected
 from tempo.errors import UnsupportedError
 from tempo.passes.wavefront.components import Wavefront
 from tempo.sdg.builder import fresh_dim
@@ -105,8 +105,11 @@ class _Tiling:
         """Raises where lanes of points that nobody asks for may have no finite gradients: 0 times these is no 0."""
         if all(node.op != "gradient" for node in self.graph.nodes.values()):
             return
-        for node in map(self.graph.nodes.__getitem__, self.wave.nodes):
-            if any(shown.astray(node) for shown in self.shown):
+        wave = self.wave
+        asked = {(const(0), wave.dim.size), wave.reading, wave.others}  # elsewhere a lane has what it is not asked for
+        for node in map(self.graph.nodes.__getitem__, wave.nodes if wave.rows else ()):
+            is_elsewhere = node.op in UNBOUNDED and wave.nodes[node.id] not in asked
+            if is_elsewhere or any(shown.astray(node) for shown in self.shown):
                 raise UnsupportedError(f"{tensor_name(node)} may not be finite where a row has no point")
 
     def tiles(self, node: int) -> Symbol:
