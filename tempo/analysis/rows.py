@@ -9,7 +9,7 @@ point shows 0 where it does not exist; that it does is checked before a run (see
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -173,19 +173,28 @@ def row_masks(graph: Graph, end: Output) -> Masks:
     return walk.masks
 
 
-UNBOUNDED = frozenset(
+_UNBOUNDED = frozenset(
     (
         *("div", "floordiv", "mod", "pow", "log", "log1p", "exp", "expm1", "sqrt", "rsqrt", "tan", "sinh", "cosh"),
-        *("asin", "acos", "acosh", "atanh", "atan2", "reduce_prod", "layer_norm", "rms_norm"),
+        *("asin", "acos", "acosh", "atanh", "atan2", "reduce_prod", "cumprod", "det", "solve", "cholesky"),
+        *("layer_norm", "rms_norm"),
     )
 )
-"""Operators that may not be finite, or not have a finite derivative, where all that they are made of is."""
+
+
+def unbounded_reads(node: Node) -> Sequence[int]:
+    """The numbers of the operands for which an operator may not be finite, or not have a finite derivative, though all
+    that it is made of is."""
+    if node.op not in _UNBOUNDED or node.attr("epsilon"):
+        return ()
+    return range(node.op in ("div", "floordiv", "mod"), len(node.operands))  # a quotient by what it is divided
 
 
 @dataclass(frozen=True)
 class _MadeOf:
     rows: tuple[Rows, ...]
     is_unbounded: bool
+    begins: bool = False
 
 
 class Shown:
@@ -207,6 +216,10 @@ class Shown:
         made = self._made_of[node.id]
         return made.rows if made.is_unbounded else ()
 
+    def begins_astray(self, node: Node) -> bool:
+        """Whether it is the operator itself that may not be, and not only what it reads."""
+        return self._made_of[node.id].begins
+
     @cached_property
     def _made_of(self) -> dict[int, _MadeOf]:
         found: dict[int, _MadeOf] = {}
@@ -216,20 +229,28 @@ class Shown:
         return found
 
     def _made(self, node: Node, found: Mapping[int, _MadeOf]) -> _MadeOf:
-        rows, is_unbounded = list[Rows](), False
         if node.attr("in_row"):  # at some point of the row, if it has one
             shown = (each for each in self.read(node.operands[0]) if len(each.axes) == 1)
             return _MadeOf(tuple(Rows((*each.map[:-1], Point(const(0))), ()) for each in shown), False)
-        for number, edge in enumerate(node.operands):
-            masks = self._walk.masks.get((node.id, number), ())
-            rows += (mask.rows for mask in masks if not mask.rows.axes)
-            producer = self._walk.graph.nodes[edge.node]
-            points = {symbol: index for symbol, index in zip(producer.domain, edge.map) if isinstance(index, Point)}
-            made = found[producer.id]
-            if len(points) == len(edge.map):
-                rows += (moved for each in made.rows if (moved := each.seen({}, points)) is not None)
-                is_unbounded |= made.is_unbounded
-        return _MadeOf(tuple(dict.fromkeys(rows)), is_unbounded or bool(rows and node.op in UNBOUNDED))
+        operands = [self._made_by(node, number, found) for number in range(len(node.operands))]
+        rows = tuple(dict.fromkeys(each for operand in operands for each in operand.rows))
+        begins = any(operands[number].rows for number in unbounded_reads(node))
+        return _MadeOf(rows, begins or any(operand.is_unbounded for operand in operands), begins)
+
+    def _made_by(self, node: Node, number: int, found: Mapping[int, _MadeOf]) -> _MadeOf:
+        """What the operand shows, itself or what it is made of."""
+        edge, masks = node.operands[number], self._walk.masks.get((node.id, number), ())
+        rows, made = [mask.rows for mask in masks if not mask.rows.axes], found[edge.node]
+        moved = self.astray_through(edge, made.rows)
+        return _MadeOf((*rows, *moved), made.is_unbounded and bool(moved))
+
+    def astray_through(self, edge: Edge, rows: Iterable[Rows]) -> list[Rows]:
+        """The points that a producer is made of, as who reads it at a point sees them."""
+        domain = self._walk.graph.nodes[edge.node].domain
+        points = {symbol: index for symbol, index in zip(domain, edge.map) if isinstance(index, Point)}
+        if len(points) < len(edge.map):
+            return []
+        return [moved for each in rows if (moved := each.seen({}, points)) is not None]
 
     def read(self, edge: Edge) -> list[Rows]:
         """What the edge shows of rows along axes."""

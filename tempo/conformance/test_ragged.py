@@ -662,7 +662,11 @@ NOT_AT_0: dict[str, Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor, tp.RecurrentTe
     "from the last": lambda b, t, x, w: tp.cases((t.last >= 1, tp.log(x[b, t.last - 1]) * w), x),
     "of the row": lambda b, t, x, w: tp.cases((t.last >= 0, x[b, :].max() / x[b, t.last] * w), 0),
     "forwards": lambda b, t, x, w: definition(b, t, x, lambda h: tp.tanh(h + tp.sqrt(x[b, t + 1] * w)), 1),
+    "products forwards": lambda b, t, x, w: definition(b, t, x, lambda h: tp.tanh(h * (w / x[b, t + 1])), 1),
     "backwards": lambda b, t, x, w: definition(b, t, x * w, lambda h: tp.tanh(h[b, t + 1] / x[b, t + 1]), 0),
+    "running product": lambda b, t, x, w: tp.cases(
+        (t < t.last, tp.cumprod(tp.stack([x, w * x[b, t + 1], x]), axis=0).sum()), x
+    ),
 }
 
 
@@ -676,7 +680,7 @@ def test_gradients_of_what_has_none_at_0(target: Target, name: str, options: dic
         t = tp.dim("t", lengths=tp.input("n", (), (b,), "int32"))
         x, w = tp.input("x", (), (b, t)), tp.input("w", ())
         y = NOT_AT_0[name](b, t, x, w)
-        dx, dw = tp.grad(y[tuple(slice(None) for _ in y.domain)].sum(), [x, w])
+        dx, dw = tp.grad((y * y)[tuple(slice(None) for _ in y.domain)].sum(), [x, w])  # of all points of y
         tp.output("dx", dx)
         tp.output("dw", dw)
     n, w_ = np.array([3, 1, 0, 4], np.int32), np.float32(0.7)
