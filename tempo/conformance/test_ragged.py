@@ -694,6 +694,29 @@ def test_gradients_of_what_has_none_at_0(target: Target, name: str, options: dic
     target.agrees(program, expected, tolerance=5, n=n, x=given, w=w_, options=options)
 
 
+def test_folds_ask_for_the_points_that_they_fold(target: Target) -> None:
+    """`q` has no number at the last point of a row, which none of these folds."""
+
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        q = tp.recurrent("q", (), (b, t))
+        q[b, t] = x[b, t + 1]
+        tp.output("up to the next", tp.cases((t < t.last, q[b, 0 : t + 1].sum()), 0.0))
+        tp.output("the next", tp.cases((t < t.last, q[b, t : t + 1].sum()), 0.0))
+        return tp.cases((t >= 1, q[b, 0:t].sum()), 0.0)
+
+    inputs, inside = rows_of()
+    x = np.where(inside, inputs["x"], 0)
+    following = np.pad(x, ((0, 0), (0, 1)))[:, 1:]
+    behind = np.cumsum(following, axis=1)
+    there = np.arange(4) + 1 < inputs["n"][:, None]
+    expected = {
+        "y": np.where(inside, np.pad(behind, ((0, 0), (1, 0)))[:, :-1], 0),
+        "up to the next": np.where(there, behind, 0),
+        "the next": following,
+    }
+    target.agrees(over_rows(make), expected, **inputs)
+
+
 def test_definitions_read_rows_where_they_are_asked_for(target: Target) -> None:
     """What comes behind a point is no error at the last one, if nobody asks there."""
 
@@ -770,6 +793,11 @@ WRONG: dict[str, tuple[Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor], Any], type
     ),
     "the first of none": (lambda b, t, x: x[b, 0], tp.DomainError, r"x\[b = 2, t = 0\].* has 0 points"),
     "the last of none": (lambda b, t, x: x[b, t.last], tp.DomainError, r"x\[b = 2, t = -1\].* has 0 points"),
+    "a point behind a row, in a definition that is folded": (
+        lambda b, t, x: tp.cases((t >= 1, but_at_the_end(b, t, x[b, t + 1])[b, 0 : t + 1].sum()), 0.0),
+        tp.DomainError,
+        r"x\[b = 0, t = 3\] is read by h at b = 0, t = 2",
+    ),
     "a point behind a row, in a definition": (
         lambda b, t, x: but_at_the_end(b, t, x[b, t + 1]),
         tp.DomainError,
