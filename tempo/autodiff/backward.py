@@ -149,8 +149,9 @@ class Backward:
             region = self.region(node.id)
             where = region.context().simplify_condition(guard & condition)
             is_cyclic = self.cycle[node.id] == self.cycle[edge.node]
-            for shown in self._shown if not node.attr("in_row") else ():  # else it gives to points that there are
-                part = self._in_rows(shown, shown.read(edge), part)
+            for shown in self._shown:
+                read = shown.read(edge) if not node.attr("in_row") else ()  # else it gives to points that there are
+                part = self._in_rows(shown, (*read, *shown.astray(node)), part)
             self._send(part, edge, GuardedBox(region.dims, region.box, where), is_cyclic)
 
     def _masked(self, node: Node, condition: Condition, cotangent: Edge) -> Edge:

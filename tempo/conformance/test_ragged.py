@@ -585,6 +585,7 @@ def test_cases_of_which_some_are_of_short_rows_alone(target: Target) -> None:
     """A case is reached where none before it takes a point, at some sizes."""
 
     def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        tp.output("of long rows at the end", tp.cases((t < t.last, x * 2), (t.last >= 1, x[b, t - 1]), x))
         h = tp.recurrent("h", (), (b, t))
         h[t + 1 == t.last] = x * 3
         h[t.last < 2] = x - 1
@@ -593,8 +594,12 @@ def test_cases_of_which_some_are_of_short_rows_alone(target: Target) -> None:
 
     inputs, inside = rows_of()
     at, last, x = np.arange(4), inputs["n"][:, None] - 1, np.where(inside, inputs["x"], 0)
-    expected = np.where(inside, np.where(at + 1 == last, x * 3, np.where(last < 2, x - 1, x * 0.5)), 0)
-    target.agrees(over_rows(make), {"y": expected}, **inputs)
+    before = np.pad(x, ((0, 0), (1, 0)))[:, :-1]
+    expected = {
+        "y": np.where(at + 1 == last, x * 3, np.where(last < 2, x - 1, x * 0.5)),
+        "of long rows at the end": np.where(at < last, x * 2, np.where(last >= 1, before, x)),
+    }
+    target.agrees(over_rows(make), {name: np.where(inside, y, 0) for name, y in expected.items()}, **inputs)
 
 
 def test_reads_from_the_last_point_under_a_case_of_long_rows(target: Target) -> None:
@@ -617,20 +622,99 @@ def test_reads_from_the_last_point_under_a_case_of_long_rows(target: Target) -> 
 
 @pytest.mark.planned
 @pytest.mark.parametrize("lanes", [2, 16])
-def test_points_of_a_tile_that_nobody_asks_for_have_numbers(target: Target, lanes: int) -> None:
+@pytest.mark.parametrize("is_everywhere", [True, False])
+def test_points_of_a_tile_that_nobody_asks_for_have_numbers(target: Target, lanes: int, is_everywhere: bool) -> None:
     """`g` is asked for behind the first points of rows, and a tile has some of these."""
 
     def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
         h, g = tp.recurrent("h", (), (b, t)), tp.recurrent("g", (), (b, t))
         h[b, t.last] = g[b, t.last] = x
         h[b, t] = tp.tanh(g[b, t + 1] + x)
-        g[b, t] = tp.sin(h[b, t + 1] + x)
+        g[b, t] = tp.sin(h[b, t + 1] + (x if is_everywhere else 1 / x))
         tp.output("gradient", tp.grad(tp.sin(h)[:, :].sum(), x))
         return h
 
     n = np.array([4, 1, 0, 3], np.int32)
-    x = np.where(np.arange(4) < n[:, None], numbers((4, 4)), np.nan).astype(np.float32)
+    x = np.where(np.arange(4) < n[:, None], np.abs(numbers((4, 4))) + 0.5, np.nan).astype(np.float32)
     target.agrees(over_rows(make), tolerance=5, n=n, x=x, options={"mapping": {"t": lanes}})
+
+
+def definition(
+    b: tp.Dim, t: tp.Dim, first: tp.RecurrentTensor, step: Callable[[tp.RecurrentTensor], Any], by: int
+) -> tp.RecurrentTensor:
+    """Forwards from the first point, or with steps `by` no points backwards from the last one."""
+    h = tp.recurrent("h", (), (b, t))
+    h[b, 0 if by else t.last] = first
+    h[b, t + by] = step(h)
+    return h
+
+
+def but_at_the_end(b: tp.Dim, t: tp.Dim, value: tp.RecurrentTensor) -> tp.RecurrentTensor:
+    h = tp.recurrent("h", (), (b, t))
+    h[t + 1 < t.size] = value
+    h[b, t] = 0.0
+    return h
+
+
+NOT_AT_0: dict[str, Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor, tp.RecurrentTensor], tp.RecurrentTensor]] = {
+    "in a case": lambda b, t, x, w: tp.cases((t < t.last, tp.log(x[b, t + 1]) * w), x),
+    "further on": lambda b, t, x, w: tp.cases((t < t.last, tp.exp(x) / (x[b, t + 1] * w) * x), x),
+    "from the last": lambda b, t, x, w: tp.cases((t.last >= 1, tp.log(x[b, t.last - 1]) * w), x),
+    "of the row": lambda b, t, x, w: tp.cases((t.last >= 0, x[b, :].max() / x[b, t.last] * w), 0),
+    "forwards": lambda b, t, x, w: definition(b, t, x, lambda h: tp.tanh(h + tp.sqrt(x[b, t + 1] * w)), 1),
+    "products forwards": lambda b, t, x, w: definition(b, t, x, lambda h: tp.tanh(h * (w / x[b, t + 1])), 1),
+    "backwards": lambda b, t, x, w: definition(b, t, x * w, lambda h: tp.tanh(h[b, t + 1] / x[b, t + 1]), 0),
+    "running product": lambda b, t, x, w: tp.cases(
+        (t < t.last, tp.cumprod(tp.stack([x, w * x[b, t + 1], x]), axis=0).sum()), x
+    ),
+}
+
+
+@pytest.mark.planned
+@pytest.mark.parametrize("options", [{}, PACKED], ids=str)
+@pytest.mark.parametrize("name", NOT_AT_0)
+def test_gradients_of_what_has_none_at_0(target: Target, name: str, options: dict[str, Any]) -> None:
+    """Behind a row a read shows 0, which has no derivative: nobody asks for what is made of it."""
+    with tp.Program() as program:
+        b = tp.dim("b")
+        t = tp.dim("t", lengths=tp.input("n", (), (b,), "int32"))
+        x, w = tp.input("x", (), (b, t)), tp.input("w", ())
+        y = NOT_AT_0[name](b, t, x, w)
+        dx, dw = tp.grad((y * y)[tuple(slice(None) for _ in y.domain)].sum(), [x, w])  # of all points of y
+        tp.output("dx", dx)
+        tp.output("dw", dw)
+    n, w_ = np.array([3, 1, 0, 4], np.int32), np.float32(0.7)
+    inside = np.arange(4) < n[:, None]
+    given = np.where(inside, np.abs(numbers((4, 4))) + 0.5, np.nan).astype(np.float32)
+    meaning = tp.compile(program, "reference")
+    alone = [meaning(n=n[[row]], x=given[[row], :count], w=w_) for row, count in enumerate(n) if count]
+    dx_ = np.zeros((4, 4), np.float32)
+    dx_[inside] = np.concatenate([each["dx"][0] for each in alone])
+    expected = {"dx": dx_, "dw": sum(each["dw"] for each in alone)}
+    target.agrees(program, expected, tolerance=5, n=n, x=given, w=w_, options=options)
+
+
+def test_folds_ask_for_the_points_that_they_fold(target: Target) -> None:
+    """`q` has no number at the last point of a row, which none of these folds."""
+
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        q = tp.recurrent("q", (), (b, t))
+        q[b, t] = x[b, t + 1]
+        tp.output("up to the next", tp.cases((t < t.last, q[b, 0 : t + 1].sum()), 0.0))
+        tp.output("the next", tp.cases((t < t.last, q[b, t : t + 1].sum()), 0.0))
+        return tp.cases((t >= 1, q[b, 0:t].sum()), 0.0)
+
+    inputs, inside = rows_of()
+    x = np.where(inside, inputs["x"], 0)
+    following = np.pad(x, ((0, 0), (0, 1)))[:, 1:]
+    behind = np.cumsum(following, axis=1)
+    there = np.arange(4) + 1 < inputs["n"][:, None]
+    expected = {
+        "y": np.where(inside, np.pad(behind, ((0, 0), (1, 0)))[:, :-1], 0),
+        "up to the next": np.where(there, behind, 0),
+        "the next": following,
+    }
+    target.agrees(over_rows(make), expected, **inputs)
 
 
 def test_definitions_read_rows_where_they_are_asked_for(target: Target) -> None:
@@ -701,13 +785,6 @@ def test_nothing_behind_a_row_is_not_finite(target: Target) -> None:
         target.compile(over_rows(lambda b, t, x: make(b, t, x * 1e30)), check_finite=True)(**inputs)
 
 
-def definition(b: tp.Dim, t: tp.Dim, value: tp.RecurrentTensor) -> tp.RecurrentTensor:
-    h = tp.recurrent("h", (), (b, t))
-    h[t + 1 < t.size] = value
-    h[b, t] = 0.0
-    return h
-
-
 WRONG: dict[str, tuple[Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor], Any], type[tp.TempoError], str]] = {
     "a point behind a row": (
         lambda b, t, x: x + x[b, 1],
@@ -716,8 +793,13 @@ WRONG: dict[str, tuple[Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor], Any], type
     ),
     "the first of none": (lambda b, t, x: x[b, 0], tp.DomainError, r"x\[b = 2, t = 0\].* has 0 points"),
     "the last of none": (lambda b, t, x: x[b, t.last], tp.DomainError, r"x\[b = 2, t = -1\].* has 0 points"),
+    "a point behind a row, in a definition that is folded": (
+        lambda b, t, x: tp.cases((t >= 1, but_at_the_end(b, t, x[b, t + 1])[b, 0 : t + 1].sum()), 0.0),
+        tp.DomainError,
+        r"x\[b = 0, t = 3\] is read by h at b = 0, t = 2",
+    ),
     "a point behind a row, in a definition": (
-        lambda b, t, x: definition(b, t, x[b, t + 1]),
+        lambda b, t, x: but_at_the_end(b, t, x[b, t + 1]),
         tp.DomainError,
         r"x\[b = 0, t = 3\] is read by h at b = 0, t = 2, (?s:.*)h\[t \+ 1 < t.size\] = value",
     ),

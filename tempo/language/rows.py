@@ -90,15 +90,19 @@ def without_lasts(
     otherwise = rest[0].edge if both.implies(rest[0].condition) else builder.cases(rest, type, locate=located)
     selected = builder.pure("where", (condition_value(condition).edge, case.edge, otherwise), {}, located)
     builder.guards[selected.node] = condition
-    every = () if others == TRUE else (replace(case, condition=some & ~others),)
-    outside = builder.context.assume(~some, *(~each.condition for each in before))
-    after = (replace(each, condition=_possible(program, domain, *left, ~condition, each.condition)) for each in rest)
-    reached: list[Case] = []
-    for each in after:
-        if not outside.excludes(each.condition):
-            reached.append(each)
-            outside = outside.assume(~each.condition)
-    return (*before, *every, replace(case, condition=some, edge=selected), *reached)
+    outside, found = builder.context.assume(*(~each.condition for each in before)), list(before)
+    if others != TRUE:
+        found.append(replace(case, condition=some & ~others))
+        outside = outside.assume(others | ~some)
+    if others == TRUE or not outside.excludes(some):
+        found.append(replace(case, condition=some, edge=selected))
+        outside = outside.assume(~some)
+    for each in rest:
+        where = _possible(program, domain, *left, ~condition, each.condition)
+        if not outside.excludes(where):
+            found.append(replace(each, condition=where))
+            outside = outside.assume(~where)
+    return tuple(found)
 
 
 def _possible(program: Program, domain: Collection[Symbol], *conditions: Condition) -> Condition:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tempo.analysis.reports import tensor_name
-from tempo.analysis.rows import Mask, Rows, Shown, exists, selected
+from tempo.analysis.rows import Mask, Rows, Shown, exists, selected, unbounded_reads, with_losses
 from tempo.errors import UnsupportedError
 from tempo.passes.wavefront.components import Wavefront
 from tempo.sdg.builder import fresh_dim
@@ -99,13 +99,49 @@ class _Tiling:
     @cached_property
     def shown(self) -> list[Shown]:
         """What the program shows of rows, where lengths are given."""
-        return [Shown(self.graph, end) for end in self.graph.ragged.values()]
+        graph = with_losses(self.graph)
+        return [Shown(graph, end) for end in self.graph.ragged.values()]
+
+    @cached_property
+    def has_gradients(self) -> bool:
+        """Whether numbers that nobody asks for may count: a cotangent of 0 times what is not finite is no 0."""
+        return bool(self.wave.rows) and any(node.op == "gradient" for node in self.graph.nodes.values())
+
+    def missing(self, edge: Edge) -> list[tuple[Output, Rows]]:
+        """The points, of which some may not exist, that make something not finite of what is read."""
+        node = self.graph.nodes[edge.node]
+        return [
+            (shown.end, rows)
+            for shown in (self.shown if self.has_gradients else ())
+            for rows in shown.astray_through(edge, shown.astray(node))
+        ]
+
+    def check_bounded(self) -> None:
+        """Raises where lanes of points that nobody asks for may have no finite gradients."""
+        if not self.has_gradients:
+            return
+        for node in map(self.graph.nodes.__getitem__, self.wave.nodes):
+            is_cut = node.id in self.cut and bool(unbounded_reads(node))
+            if is_cut or any(shown.begins_astray(node) for shown in self.shown):
+                raise UnsupportedError(f"{tensor_name(node)} may not be finite where a row has no point")
+
+    @cached_property
+    def cut(self) -> set[int]:
+        """The nodes that are asked for behind the first points of rows, some lanes of which have no numbers of their
+        own: what they are made of is read behind these points alone."""
+        wave, consumers = self.wave, self.graph.consumers
+        by_tile = ((const(0), wave.dim.size), wave.reading, wave.others)  # every lane of a tile, or none
+        late = {id for id, points in wave.nodes.items() if points not in by_tile and points[0] != const(0)}
+        reads = ((id, edge) for id in late for _, edge in self.graph.nodes[id].reads())
+        first = {id for id, edge in reads if edge.node not in wave.nodes and edge.dims() & {*wave.symbols}}
+        return reached(first, lambda id: [reader for reader, _ in consumers[id] if reader in late])
 
     def tiles(self, node: int) -> Symbol:
         """The dim of tiles of a node of the recurrence."""
         return self.all.symbol if node in self.ahead else self.tile.symbol
 
     def tiled(self) -> Tiled:
+        self.check_bounded()
         graph, name, nodes = self.graph, self.tile.symbol.name, self.rewriter.nodes
         merges = [graph.nodes[id] for id in sorted(self.wave.nodes) if graph.nodes[id].is_merge]
         for merge in merges:
@@ -205,8 +241,11 @@ class _Tiling:
             raise UnsupportedError("shapes of what is read vary along the dim")
         if any(shown.read(edge) for shown in self.shown):  # which end where that of the point's row is
             raise UnsupportedError(f"{tensor_name(self.graph.nodes[edge.node])} is read at several points of a row")
-        if not self.graph.is_identity(edge):
+        missing = self.missing(edge)
+        if not missing and not self.graph.is_identity(edge):
             edge = tensors.apply("copy", edge)
+        for end, shown in missing:
+            edge = selected(tensors, exists(end, tensors, shown), edge, Mask(shown, 0), in_row=True)
         domain = self.rewriter.nodes[edge.node].domain
         low, high = points
         parts = {row: Slice(const(0), self.graph.dim(row).size) for row in self.wave.rows}

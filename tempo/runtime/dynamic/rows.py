@@ -38,7 +38,7 @@ from tempo.analysis.rows import (
 from tempo.errors import DomainError, TempoError, UnsupportedError
 from tempo.runtime.arguments.call import Arguments
 from tempo.sdg.components import strongly_connected
-from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice
+from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice, substitute_index
 from tempo.symbolic import (
     TRUE,
     And,
@@ -232,8 +232,8 @@ class RowChecks:
     def _seen_from(self, reader: Node, edge: Edge, where: Condition) -> Condition:
         """What holds at a point of the producer that is read from where this holds: as far as it says which that is."""
         within: dict[Symbol, Expr] = {}
-        pairs = zip(self.graph.nodes[edge.node].domain, edge.map)
-        for symbol, point in ((symbol, index.index) for symbol, index in pairs if isinstance(index, Point)):
+        indices = dict(zip(self.graph.nodes[edge.node].domain, edge.map))
+        for symbol, point in ((symbol, index.index) for symbol, index in indices.items() if isinstance(index, Point)):
             for dim in point.dims():
                 shift = point - var(dim)
                 if shift.is_const and dim not in within:
@@ -243,15 +243,20 @@ class RowChecks:
         for part in (each for each in parts if isinstance(each, Eq)):
             for dim in part.dims() - within.keys():
                 factor = part.expr.coefficient(dim)
-                if factor in (1, -1):
+                if factor in (1, -1) and part.dims() - {dim} <= within.keys():
                     within[dim] = (var(dim) - part.expr * factor).substitute(within)
-        others = [dim for dim in reader.domain if dim not in within]
-        left = projected(others, parts) if others else TRUE
+        hidden = {dim: Symbol(f"{dim.name} of the reader", "dim") for dim in reader.domain if dim not in within}
+        seen = {**within, **{dim: var(symbol) for dim, symbol in hidden.items()}}
+        sliced = ((symbol, substitute_index(index, seen)) for symbol, index in indices.items())
+        bounds = (each for symbol, index in sliced if isinstance(index, Slice) for each in _bounds(symbol, index))
+        parts = (*(part.substitute(seen) for part in parts), *bounds)
+        left = projected(hidden.values(), parts) if hidden else TRUE
         parts = (*parts, *(left.args if isinstance(left, And) else (left,)))
         found = [
-            part.substitute(within)
+            part
             for part in parts
-            if part.dims() <= within.keys() and {row for each in self._ends_in(part) for row in each.rows} <= known
+            if part.dims().isdisjoint(hidden.values())
+            and {row for each in self._ends_in(part) for row in each.rows} <= known
         ]
         ends = (end for end in ends_of(self.graph, reader.domain) if end.along not in within and known >= {*end.rows})
         return conjunction((*found, *(var(end.along.of_kind("last")).ge(0) for end in ends)))
@@ -413,3 +418,8 @@ class RowChecks:
             location=written or reader.location or producer.location,
             hint=f"guard the read with a case on {end.name}.last: its points are 0 to {end.name}.last",
         )
+
+
+def _bounds(symbol: Symbol, points: Slice) -> tuple[Condition, Condition]:
+    """That a point is one of these."""
+    return var(symbol).ge(points.start), var(symbol).lt(points.start + points.length)
