@@ -70,7 +70,7 @@ DOUBLED = 1 << 20
 """Bytes of cells, beside a sixteenth of what a segment's buffers take, up to which what is copied into them may lie
 twice; with more, memory would not be what is planned."""
 LITTLE = 1 << 12
-"""Elements of an input that is copied for each call, so that it may lie anywhere."""
+"""Elements of an array that is copied for each call, so that it may lie anywhere: they seldom lie where they did."""
 KEPT = 4
 """Sets of graphs of a segment, for arrays that lie elsewhere."""
 
@@ -83,7 +83,7 @@ class Recorder:
 
     few = 32
     """Operators of a call below which it is run one by one."""
-    once = 16
+    once = 64
     """Iterations for which graphs are made though it is not known whether their arrays come again."""
     address = staticmethod(torch.Tensor.data_ptr)
 
@@ -185,10 +185,10 @@ def unchecked(compute: Compute) -> Compute:
 
 
 def is_copied(plan: Planner, buffer: Buffer, array: Any) -> bool:
-    """Whether an array goes into a cell for a call: what is replaced as a whole, and little that is only read."""
-    if buffer.id in plan.written:
-        return buffer.is_slot
-    return buffer.role == "input" and isinstance(array, torch.Tensor) and array.numel() <= LITTLE
+    """Whether an array goes into a cell for a call: what is replaced as a whole, and what is small and no constant."""
+    if buffer.is_slot and buffer.id in plan.written:
+        return True
+    return buffer.role != "constant" and isinstance(array, torch.Tensor) and array.numel() <= LITTLE
 
 
 class Planner:
@@ -432,10 +432,15 @@ class Graphs:
         self._outside.zero_()
         self._bounds = start, stop
         self._all(self.plan.items, {**self.plan.sizes, **points})
-        return tuple(self._result(buffer) for buffer in self.plan.segment.results)
+        return tuple(self._result(buffer, arrays[buffer]) for buffer in self.plan.segment.results)
 
-    def _result(self, buffer: int) -> Any:
-        return self.cells[buffer].clone() if buffer in self.cells else self.arrays[buffer]
+    def _result(self, buffer: int, given: Any) -> Any:
+        """A slot as a new array, all else in the array that was given."""
+        if buffer not in self.cells:
+            return given
+        if self.buffers[buffer].is_slot:
+            return self.cells[buffer].clone()
+        return given.copy_(self.cells[buffer])
 
     @waits("whether an index was out of range is looked at once, after a call")
     def is_outside(self) -> bool:
