@@ -239,11 +239,6 @@ class Planner:
         types = [*map(self._type, kept), *((slot.shape, slot.dtype) for slot in slots)]
         return sum(self._bytes(*type) for type in types if type is not None)
 
-    @cached_property
-    def in_buffers(self) -> int:
-        buffers = (self.buffers[id] for id in self.segment.buffers)
-        return sum(self._bytes(each.logical_shape, each.dtype) for each in buffers)
-
     def _bytes(self, shape: Sequence[Expr], dtype: str) -> int:
         return prod(max(0, int(size.evaluate(self.sizes))) for size in shape) * dtypes.itemsize(dtype)
 
@@ -760,7 +755,7 @@ class GraphedSegment:
             return f"it has fewer than {self.recorder.few} operators"
         if any(isinstance(arrays[id], ByPoint) for id in plan.at_moving & arrays.keys()):
             return "what is given by point is read at points that vary"
-        if plan.in_cells > max(DOUBLED, plan.in_buffers // 16):
+        if plan.in_cells > DOUBLED and plan.in_cells > sum(map(bytes_of, arrays.values())) // 16:
             return "too much of it would lie twice"
         return None
 
@@ -801,6 +796,12 @@ class GraphedSegment:
         if isinstance(array, ByPoint):
             return tuple(map(self._place, array))
         return None if array is None else (self.recorder.address(array), tuple(array.shape), array.stride())
+
+
+def bytes_of(array: Any) -> int:
+    if isinstance(array, ByPoint):
+        return sum(map(bytes_of, array))
+    return 0 if array is None else array.numel() * array.element_size()
 
 
 def repeated(items: Sequence[Item]) -> Iterator[Loop]:
