@@ -72,7 +72,11 @@ twice; with more, memory would not be what is planned."""
 LITTLE = 1 << 12
 """Elements of an array that is copied for each call, so that it may lie anywhere: they seldom lie where they did."""
 KEPT = 4
-"""Sets of graphs of a segment, for arrays that lie elsewhere."""
+"""Sets of graphs of a segment, for arrays that lie elsewhere; and plans, for other sizes."""
+MOST = 256
+"""Graphs of a set. Where more are asked for, choices differ from step to step, and graphs are of no use."""
+REMEMBERED = 1 << 16
+"""Positions for which it is remembered what is chosen."""
 
 Launch = Callable[[], None]
 Points = Mapping[Symbol, int]
@@ -86,6 +90,11 @@ class Recorder:
     once = 64
     """Iterations for which graphs are made though it is not known whether their arrays come again."""
     address = staticmethod(torch.Tensor.data_ptr)
+
+    @staticmethod
+    def memory(tensor: torch.Tensor) -> int:
+        """Where what it is a view of lies."""
+        return tensor.untyped_storage().data_ptr()
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._stream = device, torch.cuda.Stream(device)
@@ -134,6 +143,8 @@ class Stretch:
         """What its conditions and lengths are: with the same outcomes it is the same graph."""
         at = tuple(points[symbol] for symbol in self.symbols)
         if at not in self.found:
+            if len(self.found) >= REMEMBERED:
+                self.found.clear()
             self.found[at] = tuple(_outcome(asked, {**points, **inner}) for asked, inner in self.asked)
         return self.found[at]
 
@@ -205,6 +216,7 @@ class Planner:
         self._operators: dict[int, Callable[..., Any]] = {}
         self._last: dict[int, Sequence[tuple[str, ...]]] = {}
         self.flow = Flow.of(self.segment)
+        self.is_varied = False  # whether more graphs were asked for than are of use
         self.stretches: list[Stretch] = []
         self.items = self._items(self.segment.body, frozenset(self.sizes))
         for stretch in self.stretches:
@@ -426,8 +438,11 @@ class Graphs:
             self._position(symbol).set(points[symbol])
         self._outside.zero_()
         self._bounds = start, stop
-        self._all(self.plan.items, {**self.plan.sizes, **points})
-        return tuple(self._result(buffer, arrays[buffer]) for buffer in self.plan.segment.results)
+        try:
+            self._all(self.plan.items, {**self.plan.sizes, **points})
+            return tuple(self._result(buffer, arrays[buffer]) for buffer in self.plan.segment.results)
+        finally:  # nothing is kept of a call but what lies in cells
+            self.arrays, self.tables = {}, {}
 
     def _result(self, buffer: int, given: Any) -> Any:
         """A slot as a new array, all else in the array that was given."""
@@ -523,7 +538,8 @@ class Graphs:
                 with torch.inference_mode():
                     self.trace(stretch, here, count, advance)
 
-            if key not in self.ran:
+            self.plan.is_varied |= len(self.ran) > MOST
+            if key not in self.ran or len(self.launches) >= MOST:
                 self.ran.add(key)
                 work()
                 return
@@ -546,8 +562,8 @@ class Graphs:
             self._block(stretch.statements, at)
             names = at.names
         left: dict[int | str, torch.Tensor] = {**slots, **{name: names[name] for name in stretch.kept if name in names}}
-        held = {self.recorder.address(self.cells[key]) for key in left if key in self.cells}
-        ready = {key: each.clone() if self.recorder.address(each) in held else each for key, each in left.items()}
+        held = {self.recorder.memory(self.cells[key]) for key in left if key in self.cells}
+        ready = {key: each.clone() if self.recorder.memory(each) in held else each for key, each in left.items()}
         for key, value in ready.items():
             self._put(key, value)
         if advance is not None:
@@ -720,7 +736,7 @@ class GraphedSegment:
     ) -> None:
         self.segment, self.buffers, self.one_by_one = request.segment, request.program.buffers, one_by_one
         self.sizes, self.emitter, self.device, self.recorder = request.sizes, emitter, device, recorder
-        self._plans: dict[Hashable, Planner] = {}
+        self._plans = OrderedDict[Hashable, Planner]()
         exprs = (expr for each in walk(self.segment.body) for expr in expressions(each))
         self.is_long = any(isinstance(expr, Expr) and expr.is_long for expr in exprs)
         self._graphs = OrderedDict[Hashable, Graphs]()
@@ -744,12 +760,16 @@ class GraphedSegment:
         key = tuple(sizes.values())
         if key not in self._plans:
             self._plans[key] = Planner(self.segment, {**self.sizes, **sizes}, self.emitter)
+            if len(self._plans) > KEPT:
+                self._plans.popitem(last=False)
         return self._plans[key]
 
     def why_not(self, plan: Planner, iterations: int, arrays: Mapping[int, Any]) -> str | None:
         """Why a call is run one by one."""
         if self.is_long:
             return "it computes indices of more than 64 bits"
+        if plan.is_varied:
+            return "its choices differ from step to step"
         count = max(1, iterations) if self.segment.is_loop else 1
         if sizes_of(plan.items) * count < self.recorder.few:
             return f"it has fewer than {self.recorder.few} operators"

@@ -269,6 +269,10 @@ class _Rerun:
     def address(tensor: torch.Tensor) -> int:
         return _held(tensor).data_ptr()  # type: ignore[no-any-return]
 
+    @staticmethod
+    def memory(tensor: torch.Tensor) -> int:
+        return _held(tensor).untyped_storage().data_ptr()  # type: ignore[no-any-return]
+
     def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
         return work
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +30,10 @@ class Counting:
     @staticmethod
     def address(tensor: Any) -> int:
         return int(getattr(tensor, "held", tensor).data_ptr())
+
+    @staticmethod
+    def memory(tensor: Any) -> int:
+        return int(getattr(tensor, "held", tensor).untyped_storage().data_ptr())
 
     def __call__(self, work: Launch) -> Launch:
         self.recorded += 1
@@ -142,6 +148,44 @@ def test_only_so_many_sets_are_kept() -> None:
     held = [run(start=START) for _ in range(2 * KEPT)]
     assert all(np.array_equal(backend.to_host(each["h"]), backend.to_host(held[0]["h"])) for each in held)
     assert recorder.recorded
+
+
+def test_slots_that_exchange_parts() -> None:
+    with tp.Program() as program:
+        t = tp.dim("t", 40)
+        a, b = (tp.recurrent(name, shape=(4,), dims=(t,)) for name in "ab")
+        start = tp.input("start", shape=(4,))
+        a[0], b[0] = start, start * 2
+        a[t + 1] = tp.concatenate([b.spatial[1:], b.spatial[:1]], axis=0)
+        b[t + 1] = a
+        tp.output("a", a[t.size - 1])
+        tp.output("b", b[t.size - 1])
+    backend, recorder = simulated()
+    agree(program, backend, start=np.arange(4, dtype=np.float32))
+    assert recorder.recorded
+
+
+def test_choices_that_differ_from_step_to_step_are_run_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempo_torch.graphs.MOST", 4)
+    with tp.Program() as program:
+        t = tp.dim("t", 60)
+        h = tp.recurrent("h", shape=(3,), dims=(t,))
+        h[0] = tp.input("start", shape=(3,))
+        h[t + 1] = tp.cases(*(((t % 3 == 0) & (t < at), tp.sin(h) * at) for at in range(3, 30, 3)), h + 1)
+        tp.output("h", h)
+    backend, recorder = simulated()
+    agree(program, backend, runs=5, start=START)
+    assert recorder.recorded <= 4
+
+
+def test_nothing_of_a_call_is_kept() -> None:
+    backend, _ = simulated()
+    run = tp.compile(chain(50, lambda h, t: h * 0.5 + 1), backend)
+    found = run(start=START)["h"]
+    held = weakref.ref(found)
+    del found
+    gc.collect()
+    assert held() is None
 
 
 def test_large_inputs_are_read_where_they_lie() -> None:
