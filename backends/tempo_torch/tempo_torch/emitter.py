@@ -339,5 +339,9 @@ class CudaEmitter(TorchEmitter):
 
     on_cpu = False
 
+    def _turned(self, name: str) -> ast.expr | None:
+        """Its libraries take a matrix as it lies, and what is recorded as a graph is to have the same bits."""
+        return None
+
     def _held_by(self, slot: Buffer) -> ast.expr:
         return self._as(holds, super()._held_by(slot))

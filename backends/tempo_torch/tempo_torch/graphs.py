@@ -26,6 +26,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
+from threading import Lock
 from typing import Any
 
 import torch
@@ -239,6 +240,13 @@ class Planner:
         """Whether some index is looked at on the device."""
         every = (each for stretch in self.stretches for each in walk(stretch.statements))
         return any(isinstance(each, Compute) and each.attrs.get("checked") for each in every)
+
+    @cached_property
+    def rounds(self) -> bool:
+        """Whether sums have other bits than operator by operator, since what lies behind a length is in them as zeros.
+        Then it is not to depend on earlier calls which way a call is run."""
+        every = (self.operator(each) for each in walk(self.segment.body) if isinstance(each, Compute))
+        return any(isinstance(each, Operation) and each.bounded for each in every)
 
     def why_waits(self, compute: Compute) -> str | None:
         return why_waits(self.operator(compute))
@@ -739,21 +747,28 @@ class GraphedSegment:
         self._plans = OrderedDict[Hashable, Planner]()
         exprs = (expr for each in walk(self.segment.body) for expr in expressions(each))
         self.is_long = any(isinstance(expr, Expr) and expr.is_long for expr in exprs)
+        self._one_at_a_time = Lock()  # cells are of one call
         self._graphs = OrderedDict[Hashable, Graphs]()
         self._seen = OrderedDict[Hashable, None]()
 
     def __call__(self, start: int, stop: int, *given: Any) -> tuple[Any, ...]:
-        graphs, points, arrays, tables = None, *self._parts(given)
-        plan = self.plan({symbol: value for symbol, value in points.items() if symbol.kind == "size"})
-        if not self.why_not(plan, stop - start, arrays):
-            graphs = self._found(plan, self._key(plan, arrays), stop - start)
-        if graphs is None:
-            return self.one_by_one(start, stop, *given)
-        found = graphs(start, stop, points, arrays, tables)
-        if graphs.is_outside():
-            self.one_by_one(start, stop, *given)
+        points, arrays, tables = self._parts(given)
+        with self._one_at_a_time:
+            graphs = self._graphs_for(points, arrays, stop - start)
+            found = None if graphs is None else graphs(start, stop, points, arrays, tables)
+            is_outside = graphs is not None and graphs.is_outside()
+        if found is not None and not is_outside:
+            return found
+        made = self.one_by_one(start, stop, *given)
+        if is_outside:
             raise IndexOutOfRangeError("an index was out of range in a loop, which its arrays no longer tell of")
-        return found
+        return made
+
+    def _graphs_for(self, points: Points, arrays: Mapping[int, Any], iterations: int) -> Graphs | None:
+        plan = self.plan({symbol: value for symbol, value in points.items() if symbol.kind == "size"})
+        if self.why_not(plan, iterations, arrays):
+            return None
+        return self._found(plan, self._key(plan, arrays), iterations)
 
     def plan(self, sizes: Points) -> Planner:
         """For the sizes that a call is given."""
@@ -797,7 +812,7 @@ class GraphedSegment:
         if key in self._graphs:
             self._graphs.move_to_end(key)
             return self._graphs[key]
-        if iterations < self.recorder.once and key not in self._seen:
+        if iterations < self.recorder.once and not plan.rounds and key not in self._seen:
             self._seen[key] = None
             if len(self._seen) > KEPT * KEPT:
                 self._seen.popitem(last=False)
