@@ -22,10 +22,11 @@ in the place of a graph, with nothing told to it, so that all that varies must c
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
+from threading import Lock
 from typing import Any
 
 import torch
@@ -91,9 +92,16 @@ class Recorder:
         self._device, self._stream = device, torch.cuda.Stream(device)
         self._pool = torch.cuda.graph_pool_handle()
         self._first: Launch | None = None
+        self._around: torch.cuda.Stream | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Recorder, (self._device,)
+
+    def is_here(self) -> bool:
+        """Whether it is the stream of the first call: graphs that share memory must not run at once."""
+        current = torch.cuda.current_stream(self._device)
+        self._around = self._around or current
+        return current == self._around
 
     def __call__(self, work: Callable[[], None]) -> Launch:
         if self._first is None:  # the memory goes back where no graph is left that has a part in it
@@ -238,11 +246,6 @@ class Planner:
         slots = (self.buffers[id] for id in self.written if self.buffers[id].is_slot)
         types = [*map(self._type, kept), *((slot.shape, slot.dtype) for slot in slots)]
         return sum(self._bytes(*type) for type in types if type is not None)
-
-    @cached_property
-    def in_buffers(self) -> int:
-        buffers = (self.buffers[id] for id in self.segment.buffers)
-        return sum(self._bytes(each.logical_shape, each.dtype) for each in buffers)
 
     def _bytes(self, shape: Sequence[Expr], dtype: str) -> int:
         return prod(max(0, int(size.evaluate(self.sizes))) for size in shape) * dtypes.itemsize(dtype)
@@ -431,8 +434,12 @@ class Graphs:
             self._position(symbol).set(points[symbol])
         self._outside.zero_()
         self._bounds = start, stop
-        self._all(self.plan.items, {**self.plan.sizes, **points})
-        return tuple(self._result(buffer) for buffer in self.plan.segment.results)
+        try:
+            self._all(self.plan.items, {**self.plan.sizes, **points})
+            return tuple(self._result(buffer) for buffer in self.plan.segment.results)
+        finally:  # what was given is not kept, so that its memory may be given again
+            self.arrays, self.tables = {}, {}
+            self.cells = {key: each for key, each in self.cells.items() if isinstance(each, torch.Tensor)}
 
     def _result(self, buffer: int) -> Any:
         return self.cells[buffer].clone() if buffer in self.cells else self.arrays[buffer]
@@ -455,6 +462,11 @@ class Graphs:
             self.cells[key] = torch.empty(value.shape, dtype=value.dtype, device=self.device)
         self.cells[key].copy_(value)
 
+    def _memory(self, cell: torch.Tensor) -> range:
+        """The addresses of a cell's bytes, in which every view of it begins."""
+        start = self.recorder.address(cell)
+        return range(start, start + cell.nbytes)
+
     # -- items -----------------------------------------------------------------------------------------------------
 
     def _all(self, items: Sequence[Item], points: dict[Symbol, int], advance: tuple[Symbol, int] | None = None) -> bool:
@@ -469,8 +481,9 @@ class Graphs:
                     if self._all(then if evaluated(branch.condition, points) else otherwise, points):
                         return True
                 case Guarded(guard, body):
-                    if self.tables[guard.table][tuple(int(evaluated(each, points)) for each in guard.point)]:
-                        self._all(body, points)
+                    marked = self.tables[guard.table][tuple(int(evaluated(each, points)) for each in guard.point)]
+                    if marked and self._all(body, points):
+                        return True
                 case Waiting(compute):
                     given = [self._value(name, _Trace(points, points, {}, {})) for name in compute.operands]
                     self._put(compute.result, self.plan.waited_for(compute, given, points))
@@ -524,8 +537,8 @@ class Graphs:
                     self.trace(stretch, here, count, advance)
 
             if key not in self.ran:
-                self.ran.add(key)
                 work()
+                self.ran.add(key)  # with all the cells that it leaves something in
                 return
             launch = self.launches[key] = self.recorder(work)
         launch()
@@ -546,8 +559,11 @@ class Graphs:
             self._block(stretch.statements, at)
             names = at.names
         left: dict[int | str, torch.Tensor] = {**slots, **{name: names[name] for name in stretch.kept if name in names}}
-        held = {self.recorder.address(self.cells[key]) for key in left if key in self.cells}
-        ready = {key: each.clone() if self.recorder.address(each) in held else each for key, each in left.items()}
+        held = [self._memory(self.cells[key]) for key in left if key in self.cells]
+        ready = {
+            key: each.clone() if any(self.recorder.address(each) in cell for cell in held) else each
+            for key, each in left.items()
+        }
         for key, value in ready.items():
             self._put(key, value)
         if advance is not None:
@@ -725,8 +741,18 @@ class GraphedSegment:
         self.is_long = any(isinstance(expr, Expr) and expr.is_long for expr in exprs)
         self._graphs = OrderedDict[Hashable, Graphs]()
         self._seen = OrderedDict[Hashable, None]()
+        self._lock = Lock()
 
     def __call__(self, start: int, stop: int, *given: Any) -> tuple[Any, ...]:
+        """Operator by operator on another stream, and where a call has not ended: of another thread, or around it."""
+        if not (self.recorder.is_here() and self._lock.acquire(blocking=False)):
+            return self.one_by_one(start, stop, *given)
+        try:
+            return self._run(start, stop, *given)
+        finally:
+            self._lock.release()
+
+    def _run(self, start: int, stop: int, *given: Any) -> tuple[Any, ...]:
         graphs, points, arrays, tables = None, *self._parts(given)
         plan = self.plan({symbol: value for symbol, value in points.items() if symbol.kind == "size"})
         if not self.why_not(plan, stop - start, arrays):
@@ -755,7 +781,7 @@ class GraphedSegment:
             return f"it has fewer than {self.recorder.few} operators"
         if any(isinstance(arrays[id], ByPoint) for id in plan.at_moving & arrays.keys()):
             return "what is given by point is read at points that vary"
-        if plan.in_cells > max(DOUBLED, plan.in_buffers // 16):
+        if plan.in_cells > DOUBLED and plan.in_cells > bytes_of(arrays.values()) // 16:
             return "too much of it would lie twice"
         return None
 
@@ -796,6 +822,11 @@ class GraphedSegment:
         if isinstance(array, ByPoint):
             return tuple(map(self._place, array))
         return None if array is None else (self.recorder.address(array), tuple(array.shape), array.stride())
+
+
+def bytes_of(arrays: Iterable[Any]) -> int:
+    """What a segment's buffers take; of sizes that it does not need it knows nothing."""
+    return sum(bytes_of(each) if isinstance(each, ByPoint) else 0 if each is None else each.nbytes for each in arrays)
 
 
 def repeated(items: Sequence[Item]) -> Iterator[Loop]:
