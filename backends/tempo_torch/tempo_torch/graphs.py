@@ -101,9 +101,16 @@ class Recorder:
         self._device, self._stream = device, torch.cuda.Stream(device)
         self._pool = torch.cuda.graph_pool_handle()
         self._first: Launch | None = None
+        self._around: torch.cuda.Stream | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Recorder, (self._device,)
+
+    def is_here(self) -> bool:
+        """Whether it is the stream of the first call: graphs that share memory must not run at once."""
+        current = torch.cuda.current_stream(self._device)
+        self._around = self._around or current
+        return current == self._around
 
     def __call__(self, work: Callable[[], None]) -> Launch:
         if self._first is None:  # the memory goes back where no graph is left that has a part in it
@@ -449,8 +456,9 @@ class Graphs:
         try:
             self._all(self.plan.items, {**self.plan.sizes, **points})
             return tuple(self._result(buffer, arrays[buffer]) for buffer in self.plan.segment.results)
-        finally:  # nothing is kept of a call but what lies in cells
+        finally:  # nothing is kept of a call but cells, so that the memory of what was given may be given again
             self.arrays, self.tables = {}, {}
+            self.cells = {key: each for key, each in self.cells.items() if isinstance(each, torch.Tensor)}
 
     def _result(self, buffer: int, given: Any) -> Any:
         """A slot as a new array, all else in the array that was given."""
@@ -492,8 +500,9 @@ class Graphs:
                     if self._all(then if evaluated(branch.condition, points) else otherwise, points):
                         return True
                 case Guarded(guard, body):
-                    if self.tables[guard.table][tuple(int(evaluated(each, points)) for each in guard.point)]:
-                        self._all(body, points)
+                    marked = self.tables[guard.table][tuple(int(evaluated(each, points)) for each in guard.point)]
+                    if marked and self._all(body, points):
+                        return True
                 case Waiting(compute):
                     given = [self._value(name, _Trace(points, points, {}, {})) for name in compute.operands]
                     self._put(compute.result, self.plan.waited_for(compute, given, points))
@@ -548,8 +557,8 @@ class Graphs:
 
             self.plan.is_varied |= len(self.ran) > MOST
             if key not in self.ran or len(self.launches) >= MOST:
-                self.ran.add(key)
                 work()
+                self.ran.add(key)  # with all the cells that it leaves something in
                 return
             launch = self.launches[key] = self.recorder(work)
         launch()
@@ -747,22 +756,29 @@ class GraphedSegment:
         self._plans = OrderedDict[Hashable, Planner]()
         exprs = (expr for each in walk(self.segment.body) for expr in expressions(each))
         self.is_long = any(isinstance(expr, Expr) and expr.is_long for expr in exprs)
-        self._one_at_a_time = Lock()  # cells are of one call
         self._graphs = OrderedDict[Hashable, Graphs]()
         self._seen = OrderedDict[Hashable, None]()
+        self._lock = Lock()  # cells are of one call
 
     def __call__(self, start: int, stop: int, *given: Any) -> tuple[Any, ...]:
+        """Operator by operator on another stream, and where a call has not ended: of another thread, or around it."""
+        if not (self.recorder.is_here() and self._lock.acquire(blocking=False)):
+            return self.one_by_one(start, stop, *given)
+        try:
+            return self._run(start, stop, *given)
+        finally:
+            self._lock.release()
+
+    def _run(self, start: int, stop: int, *given: Any) -> tuple[Any, ...]:
         points, arrays, tables = self._parts(given)
-        with self._one_at_a_time:
-            graphs = self._graphs_for(points, arrays, stop - start)
-            found = None if graphs is None else graphs(start, stop, points, arrays, tables)
-            is_outside = graphs is not None and graphs.is_outside()
-        if found is not None and not is_outside:
-            return found
-        made = self.one_by_one(start, stop, *given)
-        if is_outside:
+        graphs = self._graphs_for(points, arrays, stop - start)
+        if graphs is None:
+            return self.one_by_one(start, stop, *given)
+        found = graphs(start, stop, points, arrays, tables)
+        if graphs.is_outside():
+            self.one_by_one(start, stop, *given)
             raise IndexOutOfRangeError("an index was out of range in a loop, which its arrays no longer tell of")
-        return made
+        return found
 
     def _graphs_for(self, points: Points, arrays: Mapping[int, Any], iterations: int) -> Graphs | None:
         plan = self.plan({symbol: value for symbol, value in points.items() if symbol.kind == "size"})

@@ -16,8 +16,10 @@ import functools
 import linecache
 import re
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -121,6 +123,8 @@ def dispatched(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
         return function(*args, **kwargs)
     to_host = target is not None and target != _DEVICE
     name = function._schema.name.removeprefix("aten::")
+    if not all(isinstance(each, Simulated) for each in tensors) and _is_recorded():
+        raise RefusedError(f"{function} copies from the host in what is recorded")
     if name in _WAITING or to_host or (name == "copy_" and not isinstance(args[0], Simulated)):
         _look_for_wait(function)
     elif any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in _indices(name, args)):
@@ -128,6 +132,8 @@ def dispatched(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     _refuse(function, name, tensors, kwargs.get("dtype"), to_host)
     held = tree_map(_held, (args, {**kwargs, "device": torch.device("cpu")} if target is not None else kwargs))
     made = function(*held[0], **held[1])
+    if (watch := _WATCH.get()) is not None:
+        watch.saw(name, held, made)
     if not _is_view(function):
         _count(name)
     if function._schema.is_mutable:
@@ -225,7 +231,7 @@ def _indices(name: str, args: tuple[Any, ...]) -> list[Any]:
 
 def _look_for_wait(function: Any) -> None:
     """Refused in what is recorded as a graph; in a loop of a segment, unless a function between says that it waits."""
-    if any(frame.f_code is Graphs.trace.__code__ for frame in _frames()):
+    if _is_recorded():
         raise RefusedError(f"{function} waits for the device in what is recorded")
     for frame in _frames():
         if frame.f_code in WAITS:
@@ -235,6 +241,10 @@ def _look_for_wait(function: Any) -> None:
                 line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
                 raise RefusedError(f"{function} waits for the device in a loop: {line}")
             return
+
+
+def _is_recorded() -> bool:
+    return any(frame.f_code is Graphs.trace.__code__ for frame in _frames())
 
 
 def _count(name: str) -> None:
@@ -260,8 +270,56 @@ def _in_loops(filename: str) -> frozenset[int]:
     return frozenset(line for loop in loops for line in range(loop.lineno + 1, (loop.end_lineno or loop.lineno) + 1))
 
 
+class _Watch:
+    """What a graph looks at that was there before it, by address, and what is made in it, which lies where another
+    graph's values will: nothing may hold that afterwards."""
+
+    def __init__(self) -> None:
+        self.before = list[tuple[str, int]]()
+        self._made = dict[int, tuple[str, weakref.ref[torch.UntypedStorage]]]()
+
+    def saw(self, name: str, given: Any, made: Any) -> None:
+        storages = [each.untyped_storage() for each in tree_iter(given) if isinstance(each, torch.Tensor)]
+        addresses = [each.data_ptr() for each in storages]
+        self.before += [(name, each) for each in addresses if each and each not in self._made]
+        for storage in (each.untyped_storage() for each in tree_iter(made) if isinstance(each, torch.Tensor)):
+            if storage.data_ptr() not in addresses:
+                self._made[storage.data_ptr()] = name, weakref.ref(storage)
+
+    @property
+    def left(self) -> list[str]:
+        """What made the tensors that are held though the graph has ended."""
+        return [name for name, storage in self._made.values() if storage() is not None]
+
+
+_WATCH: ContextVar[_Watch | None] = ContextVar("watch", default=None)
+
+
+def rerun(work: Callable[[], None]) -> Callable[[], None]:
+    """In the place of a graph: the same work once more. What a graph would take for another time's is refused."""
+    first: list[tuple[str, int]] | None = None
+
+    def launch() -> None:
+        nonlocal first
+        watch = _Watch()
+        token = _WATCH.set(watch)
+        try:
+            work()
+        finally:
+            _WATCH.reset(token)
+        if watch.left:
+            raise RefusedError(f"what a graph makes is held after it: {', '.join(watch.left)}")
+        if first is None:
+            first = watch.before
+        elif first != watch.before:
+            names = [then[0] for then, now in zip(first, watch.before, strict=False) if then != now]
+            raise RefusedError(f"a graph would look at another address: {', '.join(names)}")
+
+    return launch
+
+
 class _Rerun:
-    """In the place of a graph: the same work once more. All loops run so."""
+    """All loops run as graphs."""
 
     few = once = 0
 
@@ -273,8 +331,12 @@ class _Rerun:
     def memory(tensor: torch.Tensor) -> int:
         return _held(tensor).untyped_storage().data_ptr()  # type: ignore[no-any-return]
 
+    @staticmethod
+    def is_here() -> bool:
+        return True
+
     def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
-        return work
+        return rerun(work)
 
 
 # -- the backend -------------------------------------------------------------------------------------------------------

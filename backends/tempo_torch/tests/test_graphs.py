@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from tempo_torch.backend import TorchBackend
 from tempo_torch.graphs import KEPT, LITTLE
 from tempo_torch.moving import REACH, Place, Position, bucket, number
-from tempo_torch.simulated import RefusedError, SimulatedBackend
+from tempo_torch.simulated import RefusedError, SimulatedBackend, rerun
 
 import tempo as tp
 from tempo.symbolic import dim, maximum, minimum
@@ -35,12 +36,17 @@ class Counting:
     def memory(tensor: Any) -> int:
         return int(getattr(tensor, "held", tensor).untyped_storage().data_ptr())
 
+    @staticmethod
+    def is_here() -> bool:
+        return True
+
     def __call__(self, work: Launch) -> Launch:
         self.recorded += 1
+        again = rerun(work)
 
         def launch() -> None:
             self.launched += 1
-            work()
+            again()
 
         return launch
 
@@ -302,3 +308,106 @@ def test_buckets_of_lengths() -> None:
     lengths = range(1, 10_000)
     assert all(length <= bucket(length) <= length + max(64, length // 4) for length in lengths)
     assert len({bucket(length) for length in lengths}) < 40
+
+
+# -- what was found by looking for it ----------------------------------------------------------------------------------
+
+
+def of_user(x: tp.RecurrentTensor, function: Callable[[torch.Tensor], torch.Tensor]) -> tp.RecurrentTensor:
+    (made,) = tp.backend_call(function, x, out=[((3,), tp.float32)], backend="torch")
+    return made
+
+
+def test_a_part_of_a_slot_outlives_what_the_slot_held() -> None:
+    """It begins within the slot's cell, which the stretch gives another value."""
+    with tp.Program() as program:
+        t = tp.dim("t", 30)
+        b, c = tp.recurrent("b", shape=(2, 3), dims=(t,)), tp.recurrent("c", shape=(3,), dims=(t,))
+        b[0], c[0] = tp.input("b0", shape=(2, 3)), tp.input("c0", shape=(3,))
+        c[t + 1] = tp.sin(of_user(b.spatial[1], lambda x: x * 0.5)) + c * 0.1
+        b[t + 1] = tp.stack([tp.tanh(b.spatial[1]) + 0.1, b.spatial[0] * 2], axis=0)
+        tp.output("b", b[t.last])
+        tp.output("c", c[t.last])
+    backend, recorder = simulated()
+    draw = np.random.default_rng(0)
+    agree(program, backend, b0=draw.normal(size=(2, 3)).astype(np.float32), c0=START)
+    assert recorder.recorded
+
+
+def test_sizes_that_a_segment_is_not_given() -> None:
+    with tp.Program() as program:
+        t = tp.dim("t")
+        h = tp.recurrent("h", shape=(3,), dims=(t,))
+        h[0] = tp.input("start", shape=(3,))
+        h[t + 1] = h + 1
+        tp.stop_when(t, tp.input("x", dims=(t,)) + h.sum() > 90)
+        tp.output("h", h)
+    backend, recorder = simulated()
+    for size in (40, 50):
+        agree(program, backend, start=START, x=np.zeros(size, np.float32))
+    assert recorder.recorded
+
+
+def test_nothing_of_a_call_is_held_after_it() -> None:
+    with tp.Program() as program:
+        t = tp.dim("t", 40)
+        w = tp.input("w", shape=(100, 100))
+        h = tp.recurrent("h", shape=(100,), dims=(t,))
+        h[0] = w.spatial[0]
+        h[t + 1] = tp.tanh(w @ h)
+        tp.output("h", h)
+    backend, recorder = simulated()
+    run = tp.compile(program, backend)
+    given = backend.from_host(np.eye(100, dtype=np.float32))
+    found = run(w=given)["h"]
+    held = [weakref.ref(each.held.untyped_storage()) for each in (given, found)]  # type: ignore[attr-defined]
+    del given, found
+    gc.collect()
+    assert [each() for each in held] == [None, None]
+    assert recorder.recorded
+
+
+def test_calls_of_several_threads() -> None:
+    backend, recorder = simulated()
+    run = tp.compile(chain(100, lambda h, t: tp.tanh(h) + 0.1), backend)
+    given = [START + at for at in range(4)]
+    wanted = [backend.to_host(run(start=each)["h"]).copy() for each in given]
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda each: backend.to_host(run(start=each)["h"]).copy(), given * 4))
+    assert all(np.allclose(each, wanted[at % 4]) for at, each in enumerate(found))
+    assert recorder.recorded
+
+
+def test_a_call_within_a_call() -> None:
+    backend, _ = simulated()
+    runs: list[tp.Executable] = []
+    inner: list[Any] = []
+
+    def again(x: torch.Tensor) -> torch.Tensor:
+        if not inner:
+            inner.append(None)
+            inner[0] = runs[0](start=START + 1)["h"]
+        return x + 0.5
+
+    runs.append(tp.compile(chain(40, lambda h, t: of_user(h * 0.5, again)), backend))
+    found = arrays(backend, runs[0](start=START))["h"]
+    np.testing.assert_allclose(found, arrays(backend, runs[0](start=START))["h"])
+    np.testing.assert_allclose(backend.to_host(inner[0]), arrays(backend, runs[0](start=START + 1))["h"])
+
+
+def test_the_simulation_sees_what_a_graph_would_not() -> None:
+    backend = SimulatedBackend()
+    one, other = (backend.from_host(np.full(3, value, np.float32)) for value in (1, 2))
+    kept: list[Any] = [one]
+
+    def elsewhere() -> None:
+        kept[0] + 1
+
+    launch = rerun(elsewhere)
+    launch()
+    launch()
+    kept[0] = other
+    with pytest.raises(RefusedError, match="a graph would look at another address: add"):
+        launch()
+    with pytest.raises(RefusedError, match="what a graph makes is held after it: mul"):
+        rerun(lambda: kept.append(one * 2))()
