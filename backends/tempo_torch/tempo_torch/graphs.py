@@ -777,8 +777,16 @@ class GraphedSegment:
         found = graphs(start, stop, points, arrays, tables)
         if graphs.is_outside():
             self.one_by_one(start, stop, *given)
-            raise IndexOutOfRangeError("an index was out of range in a loop, which its arrays no longer tell of")
+            raise self._out_of_range()
         return found
+
+    def _out_of_range(self) -> IndexOutOfRangeError:
+        """Where the call that was run again finds nothing: its loop had changed what the index was made of."""
+        every = (each for each in walk(self.segment.body) if isinstance(each, Compute) and each.attrs.get("checked"))
+        found = {each.name or each.op: each.location for each in every}
+        message = f"an index was out of range in a loop that reads {', '.join(map(repr, found))} at indices"
+        hint = 'TorchBackend("cuda", graphs=False) says which index, and at which point'
+        return IndexOutOfRangeError(message, location=next(iter(found.values()), None), hint=hint)
 
     def _graphs_for(self, points: Points, arrays: Mapping[int, Any], iterations: int) -> Graphs | None:
         plan = self.plan({symbol: value for symbol, value in points.items() if symbol.kind == "size"})
@@ -839,9 +847,13 @@ class GraphedSegment:
         return made
 
     def _key(self, plan: Planner, arrays: Mapping[int, Any]) -> Hashable:
-        """The plan, and where the arrays lie that are read and written where they are."""
-        stay = (each for id, each in arrays.items() if not is_copied(plan, self.buffers[id], each))
-        return plan, tuple(map(self._place, stay))
+        """The plan, and where the arrays lie that are read and written where they are. Of others, which shapes they
+        have, which may be made of sizes that a segment does not need."""
+        replaced = {id for id in plan.written if self.buffers[id].is_slot}
+        copied = (id for id, each in arrays.items() if is_copied(plan, self.buffers[id], each))
+        shapes = {id: tuple(arrays[id].shape) for id in copied if id not in replaced}
+        others = (id for id in arrays if id not in shapes and id not in replaced)
+        return plan, tuple(shapes.values()), tuple(self._place(arrays[id]) for id in others)
 
     def _place(self, array: Any) -> Hashable:
         if isinstance(array, ByPoint):

@@ -37,7 +37,7 @@ from tempo.backends import EAGER_CUDA, CompiledSegment, SegmentRequest
 from tempo.backends.operators import Call
 from tempo_torch.backend import TorchBackend
 from tempo_torch.emitter import CudaEmitter
-from tempo_torch.graphs import Graphs
+from tempo_torch.graphs import Graphs, Planner
 from tempo_torch.waits import WAITS
 
 _DEVICE = torch.device("meta")
@@ -236,6 +236,10 @@ def _look_for_wait(function: Any) -> None:
     for frame in _frames():
         if frame.f_code in WAITS:
             return
+        if frame.f_code is Planner.waited_for.__code__:
+            if _is_repeated():
+                raise RefusedError(f"{function} waits for the device in a loop, between graphs")
+            return
         if frame.f_code.co_filename.startswith(_SOURCE):
             if frame.f_lineno in _in_loops(frame.f_code.co_filename):
                 line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
@@ -247,10 +251,19 @@ def _is_recorded() -> bool:
     return any(frame.f_code is Graphs.trace.__code__ for frame in _frames())
 
 
+def _is_repeated() -> bool:
+    """Whether it is in a loop around graphs."""
+    return any(frame.f_code is Graphs._repeat.__code__ for frame in _frames())
+
+
 def _count(name: str) -> None:
     frame = next((each for each in _frames() if each.f_code.co_filename.startswith(_SOURCE)), None)
-    if frame is not None and frame.f_lineno in _in_loops(frame.f_code.co_filename):
+    in_source = frame is not None and frame.f_lineno in _in_loops(frame.f_code.co_filename)
+    if in_source or (_is_repeated() and any(each.f_code in _LAUNCHING for each in _frames())):
         launches[name] += 1
+
+
+_LAUNCHING = (Graphs.trace.__code__, Planner.waited_for.__code__)
 
 
 def _frames() -> Iterator[FrameType]:
