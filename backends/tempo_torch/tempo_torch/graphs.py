@@ -57,6 +57,7 @@ from tempo.errors import IndexOutOfRangeError
 from tempo.symbolic import Condition, Expr, Symbol
 from tempo_torch.arrays import clamped, positions_of, signed, wrapped
 from tempo_torch.emitter import CudaEmitter, holds
+from tempo_torch.emitter import number as on_host
 from tempo_torch.flow import Flow
 from tempo_torch.moving import REACH, Moving, Place, Position, Values, bucket, evaluated, number
 from tempo_torch.operators import Operation
@@ -433,6 +434,7 @@ class Graphs:
         self.plan, self.buffers, self.device, self.recorder = plan, buffers, device, recorder
         self.arrays: dict[int, Any] = {}
         self.tables: dict[int, Any] = {}
+        self.numbers: dict[int, int] = {}  # on the host, of this call
         self.cells: dict[int | str, Any] = {}
         self.positions: dict[Symbol, Position] = {}
         self.launches: dict[Hashable, Launch] = {}
@@ -457,7 +459,7 @@ class Graphs:
             self._all(self.plan.items, {**self.plan.sizes, **points})
             return tuple(self._result(buffer, arrays[buffer]) for buffer in self.plan.segment.results)
         finally:  # nothing is kept of a call but cells, so that the memory of what was given may be given again
-            self.arrays, self.tables = {}, {}
+            self.arrays, self.tables, self.numbers = {}, {}, {}
             self.cells = {key: each for key, each in self.cells.items() if isinstance(each, torch.Tensor)}
 
     def _result(self, buffer: int, given: Any) -> Any:
@@ -505,11 +507,22 @@ class Graphs:
                         return True
                 case Waiting(compute):
                     given = [self._value(name, _Trace(points, points, {}, {})) for name in compute.operands]
+                    if (at := getattr(self.plan.operator(compute), "number", None)) is not None:
+                        given[at] = self._looked_at(compute.operands[at], given[at])
                     self._put(compute.result, self.plan.waited_for(compute, given, points))
                 case Stop(buffer):
                     if holds(self._slot(buffer, {})):
                         return True
         return False
+
+    def _looked_at(self, name: str, value: torch.Tensor) -> int:
+        """A number on the host, once a call where nothing writes to it, as to a seed."""
+        read = self.plan.reads.get(name)
+        if read is None or read.index or read.buffer in self.plan.written:
+            return on_host(value)
+        if read.buffer not in self.numbers:
+            self.numbers[read.buffer] = on_host(value)
+        return self.numbers[read.buffer]
 
     def _repeat(self, item: Repeated, points: dict[Symbol, int]) -> None:
         loop = item.loop
