@@ -21,67 +21,61 @@ in the place of a graph, with nothing told to it, so that all that varies must c
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from math import prod
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
 import torch
 
-from tempo import dtypes
 from tempo.backends import ByPoint, SegmentRequest
-from tempo.backends.emission import operands
 from tempo.backends.loop_ir import (
     Assign,
     Block,
     Branch,
     Buffer,
     Compute,
-    Guard,
     Loop,
-    PointIndex,
     Read,
-    Segment,
-    Statement,
     Stop,
-    WindowIndex,
     Write,
     expressions,
-    nested,
     walk,
 )
 from tempo.errors import IndexOutOfRangeError
 from tempo.symbolic import Condition, Expr, Symbol
-from tempo_torch.arrays import clamped, positions_of, signed, wrapped
+from tempo_torch.access import indices, taken, write
 from tempo_torch.emitter import CudaEmitter, holds
 from tempo_torch.emitter import number as on_host
-from tempo_torch.flow import Flow
 from tempo_torch.moving import REACH, Moving, Place, Position, Values, bucket, evaluated, number
 from tempo_torch.operators import Operation
-from tempo_torch.operators.indexing import as_long
+from tempo_torch.stretches import (
+    Chosen,
+    Guarded,
+    Item,
+    Planner,
+    Points,
+    Repeated,
+    Stretch,
+    Waiting,
+    is_copied,
+    sizes_of,
+    unchecked,
+)
 from tempo_torch.waits import waits, why_waits
 
-LARGEST = 8192
-"""Operators of a stretch, at most."""
 SHORT = 256
 """A stretch of fewer operators is of several iterations, up to so many."""
 DOUBLED = 1 << 20
 """Bytes of cells, beside a sixteenth of what a segment's buffers take, up to which what is copied into them may lie
 twice; with more, memory would not be what is planned."""
-LITTLE = 1 << 12
-"""Elements of an array that is copied for each call, so that it may lie anywhere: they seldom lie where they did."""
 KEPT = 4
 """Sets of graphs of a segment, for arrays that lie elsewhere; and plans, for other sizes."""
 MOST = 256
 """Graphs of a set. Where more are asked for, choices differ from step to step, and graphs are of no use."""
-REMEMBERED = 1 << 16
-"""Positions for which it is remembered what is chosen."""
 
 Launch = Callable[[], None]
-Points = Mapping[Symbol, int]
 
 
 class Recorder:
@@ -130,282 +124,6 @@ class Recorder:
         around.wait_stream(self._stream)
         replay: Launch = graph.replay
         return replay
-
-
-# -- what a segment is made of -----------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class Stretch:
-    """Statements that are recorded in one. `kept`: names that something outside of it looks at. `asked`: conditions and
-    lengths that loops around it decide, each with the positions of the loops written out around it. `size`: operators.
-    """
-
-    statements: Block
-    size: int
-    asked: tuple[tuple[Condition | Expr, Points], ...]
-    symbols: tuple[Symbol, ...]
-    kept: tuple[str, ...] = ()
-    found: dict[tuple[int, ...], Hashable] = field(default_factory=dict)
-
-    def outcomes(self, points: Points) -> Hashable:
-        """What its conditions and lengths are: with the same outcomes it is the same graph."""
-        at = tuple(points[symbol] for symbol in self.symbols)
-        if at not in self.found:
-            if len(self.found) >= REMEMBERED:
-                self.found.clear()
-            self.found[at] = tuple(_outcome(asked, {**points, **inner}) for asked, inner in self.asked)
-        return self.found[at]
-
-
-def _outcome(asked: Condition | Expr, points: Points) -> int:
-    found = evaluated(asked, points)
-    return bool(found) if isinstance(asked, Condition) else bucket(int(found))
-
-
-@dataclass(eq=False)
-class Repeated:
-    loop: Loop
-    body: tuple[Item, ...]
-
-    @property
-    def stretch(self) -> Stretch | None:
-        """All of its body, where that is one."""
-        return self.body[0] if len(self.body) == 1 and isinstance(self.body[0], Stretch) else None
-
-
-@dataclass(eq=False)
-class Chosen:
-    branch: Branch
-    then: tuple[Item, ...]
-    otherwise: tuple[Item, ...]
-
-
-@dataclass(eq=False)
-class Guarded:
-    guard: Guard
-    body: tuple[Item, ...]
-
-
-@dataclass(eq=False)
-class Waiting:
-    """An operator for which the host waits, and why."""
-
-    compute: Compute
-    why: str
-
-
-Item = Stretch | Repeated | Chosen | Guarded | Waiting | Stop
-
-
-def unchecked(compute: Compute) -> Compute:
-    if not compute.attrs.get("checked"):
-        return compute
-    return replace(compute, attrs={**compute.attrs, "checked": False})
-
-
-def is_copied(plan: Planner, buffer: Buffer, array: Any) -> bool:
-    """Whether an array goes into a cell for a call: what is replaced as a whole, and what is small and no constant."""
-    if buffer.is_slot and buffer.id in plan.written:
-        return True
-    return buffer.role != "constant" and isinstance(array, torch.Tensor) and array.numel() <= LITTLE
-
-
-class Planner:
-    """Cuts a segment into items."""
-
-    def __init__(self, segment: Segment, sizes: Points, emitter: CudaEmitter) -> None:
-        """`sizes`: of the executable, and those that a call is given."""
-        self.segment, self.sizes, self.emitter, self.buffers = segment, sizes, emitter, emitter.program.buffers
-        every = tuple(walk(self.segment.body))
-        self._makers = {each.result: each for each in every if isinstance(each, Read | Compute | Assign)}
-        self.reads = {name: each for name, each in self._makers.items() if isinstance(each, Read)}
-        self.written = frozenset(each.buffer for each in every if isinstance(each, Write))
-        self._uses = Counter(name for each in every for name in operands(each))
-        self._operators: dict[int, Callable[..., Any]] = {}
-        self._last: dict[int, Sequence[tuple[str, ...]]] = {}
-        self.flow = Flow.of(self.segment)
-        self.is_varied = False  # whether more graphs were asked for than are of use
-        self.stretches: list[Stretch] = []
-        self.items = self._items(self.segment.body, frozenset(self.sizes))
-        for stretch in self.stretches:
-            stretch.kept = self._kept(stretch)
-        moving = {*self.segment.arguments, *(loop.var for loop in repeated(self.items))} - self.sizes.keys()
-        points = ((each.buffer, entry) for each in self.reads.values() for entry in each.index)
-        self.at_moving = frozenset(
-            buffer for buffer, entry in points if isinstance(entry, PointIndex) and entry.index.symbols() & moving
-        )
-        """The buffers that are read at points that vary."""
-
-    def operator(self, compute: Compute) -> Callable[..., Any]:
-        """Its function; one that clamps its indices, where these are looked at on the device."""
-        if id(compute) not in self._operators:
-            self._operators[id(compute)] = self.emitter.operator(self.emitter.call_of(unchecked(compute)))
-        return self._operators[id(compute)]
-
-    @cached_property
-    def looks(self) -> bool:
-        """Whether some index is looked at on the device."""
-        every = (each for stretch in self.stretches for each in walk(stretch.statements))
-        return any(isinstance(each, Compute) and each.attrs.get("checked") for each in every)
-
-    @cached_property
-    def rounds(self) -> bool:
-        """Whether sums have other bits than operator by operator, since what lies behind a length is in them as zeros.
-        Then it is not to depend on earlier calls which way a call is run."""
-        every = (self.operator(each) for each in walk(self.segment.body) if isinstance(each, Compute))
-        return any(isinstance(each, Operation) and each.bounded for each in every)
-
-    def why_waits(self, compute: Compute) -> str | None:
-        return why_waits(self.operator(compute))
-
-    @cached_property
-    def in_cells(self) -> int:
-        """The bytes of slots and values that lie in cells beside where they are made."""
-        kept = dict.fromkeys(name for stretch in self.stretches for name in stretch.kept)
-        slots = (self.buffers[id] for id in self.written if self.buffers[id].is_slot)
-        types = [*map(self._type, kept), *((slot.shape, slot.dtype) for slot in slots)]
-        return sum(self._bytes(*type) for type in types if type is not None)
-
-    def _bytes(self, shape: Sequence[Expr], dtype: str) -> int:
-        return prod(max(0, int(size.evaluate(self.sizes))) for size in shape) * dtypes.itemsize(dtype)
-
-    def _type(self, name: str) -> tuple[Sequence[Expr], str] | None:
-        """The shape and dtype of a value."""
-        while isinstance(made := self._makers[name], Assign):
-            name = made.value
-        if isinstance(made, Compute):
-            return (made.type.shape, made.type.dtype)
-        buffer, windows = self.buffers[made.buffer], (each for each in made.index if isinstance(each, WindowIndex))
-        return (*(each.extent for each in windows), *buffer.shape), buffer.dtype
-
-    def waited_for(self, compute: Compute, given: Sequence[Any], points: Points) -> Any:
-        """The result of an operator for which the host waits; an error says the point, as where source was generated:
-        from the variables of whoever calls."""
-        function = self.emitter.function_of(compute)
-        symbols = {symbol for _, index in compute.point for symbol in index.symbols()}
-        variables = {self.emitter.names(symbol): points[symbol] for symbol in symbols}
-        scalars = [evaluated(scalar, points) for scalar in compute.scalars]
-        return eval("function(*given)", {"function": function, "given": [*given, *scalars]}, variables)  # noqa: S307
-
-    def last(self, block: Block) -> Sequence[tuple[str, ...]]:
-        """After each statement of a block, the names made in it that nothing needs any more."""
-        if id(block) not in self._last:
-            made = {each.result for each in walk(block) if isinstance(each, Read | Compute | Assign)}
-            uses = [Counter(name for each in walk((statement,)) for name in operands(each)) for statement in block]
-            inside = sum(uses, Counter[str]())
-            left, found = {name for name in made if inside[name] == self._uses[name]}, list[tuple[str, ...]]()
-            for each in reversed(uses):
-                found.append(tuple(name for name in each if name in left))
-                left.difference_update(each)
-            self._last[id(block)] = found[::-1]
-        return self._last[id(block)]
-
-    def _items(self, block: Block, known: frozenset[Symbol]) -> tuple[Item, ...]:
-        found: list[Item] = []
-        run: list[Statement] = []
-        size = 0
-
-        def close() -> None:
-            nonlocal size
-            if any(not isinstance(each, Read) for each in run):
-                found.append(self._stretch(tuple(run), size, known))
-            run.clear()
-            size = 0
-
-        for statement in block:
-            more = self._size(statement, known)
-            if more is None or size + more > LARGEST:
-                close()
-            if more is None:
-                found.append(self._item(statement, known))
-                continue
-            run.append(statement)
-            size += more
-        close()
-        return tuple(found)
-
-    def _item(self, statement: Statement, known: frozenset[Symbol]) -> Item:
-        match statement:
-            case Loop(body=body):
-                return Repeated(statement, self._items(body, known))
-            case Branch(then=then, otherwise=otherwise):
-                return Chosen(statement, self._items(then, known), self._items(otherwise, known))
-            case Guard(body=body):
-                return Guarded(statement, self._items(body, known))
-            case Compute():
-                return Waiting(statement, self.why_waits(statement) or "")
-            case Stop():
-                return statement
-        raise AssertionError(statement)
-
-    def _size(self, statement: Statement, known: frozenset[Symbol]) -> int | None:
-        """How many operators are launched, at most; None where it cannot be recorded with what is around it."""
-        match statement:
-            case Compute():
-                return None if self.why_waits(statement) else 1
-            case Write():
-                return 1
-            case Read() | Assign():
-                return 0
-            case Branch(then=then, otherwise=otherwise):
-                return self._sum((*then, *otherwise), known)
-            case Loop(var=var, lo=lo, hi=hi, body=body) if statement is not self.segment.loop:
-                if not (lo.symbols() | hi.symbols()) <= self.sizes.keys():
-                    return None
-                inside = self._sum(body, known | {var})
-                count = max(0, int(hi.evaluate(self.sizes)) - int(lo.evaluate(self.sizes)))
-                return None if inside is None or inside * count > LARGEST else inside * count
-        return None
-
-    def _sum(self, block: Block, known: frozenset[Symbol]) -> int | None:
-        sizes = [self._size(each, known) for each in block]
-        return None if None in sizes else sum(each or 0 for each in sizes)
-
-    def _stretch(self, statements: Block, size: int, known: frozenset[Symbol]) -> Stretch:
-        asked = tuple(self._asked(statements, {}))
-        symbols = {symbol for each, inner in asked for symbol in each.symbols() - inner.keys() - self.sizes.keys()}
-        self.stretches.append(Stretch(statements, max(1, size), asked, tuple(sorted(symbols))))
-        return self.stretches[-1]
-
-    def _asked(self, block: Block, inner: Points) -> Iterator[tuple[Condition | Expr, Points]]:
-        known = self.sizes.keys() | inner.keys()
-        for each in block:
-            if isinstance(each, Branch) and not each.condition.symbols() <= known:
-                yield each.condition, inner
-            if isinstance(each, Compute):
-                bounded = getattr(self.operator(each), "bounded", False)
-                asked = (scalar for scalar in each.scalars if bounded or isinstance(scalar, Condition))
-                yield from ((scalar, inner) for scalar in asked if not scalar.symbols() <= known)
-            if isinstance(each, Loop):
-                lo, hi = int(each.lo.evaluate(self.sizes)), int(each.hi.evaluate(self.sizes))
-                for point in range(lo, hi):
-                    yield from self._asked(each.body, {**inner, each.var: point})
-            else:
-                for nest in nested(each):
-                    yield from self._asked(nest, inner)
-
-    def _kept(self, stretch: Stretch) -> tuple[str, ...]:
-        every = tuple(walk(stretch.statements))
-        uses = Counter(name for each in every for name in operands(each))
-        made = dict.fromkeys(each.result for each in every if isinstance(each, Compute | Assign))
-        return tuple(name for name in made if self._uses[name] > uses[name])
-
-
-def sizes_of(items: Sequence[Item]) -> int:
-    """The operators of one pass through items, those of inner loops once."""
-    return sum(_size_of(item) for item in items)
-
-
-def _size_of(item: Item) -> int:
-    match item:
-        case Stretch(size=size):
-            return size
-        case Repeated(body=body) | Guarded(body=body):
-            return sizes_of(body)
-        case Chosen(then=then, otherwise=otherwise):
-            return sizes_of(then) + sizes_of(otherwise)
-    return 1
 
 
 # -- how it runs -------------------------------------------------------------------------------------------------------
@@ -672,84 +390,6 @@ class Graphs:
         return at.lengths[key]
 
 
-# -- arrays ------------------------------------------------------------------------------------------------------------
-
-
-def taken(array: Any, buffer: Buffer, read: Read, values: Values, sizes: Points) -> torch.Tensor:
-    """What is at an index: a view where all of it is known, else a copy."""
-    entries = list(zip(buffer.axes, read.index, strict=True))
-    while isinstance(array, ByPoint):
-        (_, entry), *entries = entries
-        assert isinstance(entry, PointIndex)
-        array = array[number(entry.index, values)]
-    axis, moving = 0, list[tuple[int, torch.Tensor, bool]]()
-    for along, entry in entries:
-        if isinstance(entry, PointIndex):
-            at = number(entry.index, values)
-            if isinstance(at, torch.Tensor):
-                moving.append((axis, at, True))
-                axis += 1
-            else:
-                array = array.select(axis, at)
-            continue
-        start, extent, size = number(entry.start, values), int(entry.extent.evaluate(sizes)), array.shape[axis]
-        is_circular = along.kind == "window"
-        if isinstance(start, torch.Tensor):
-            at = start + torch.arange(extent, device=array.device)
-            inside = at if entry.exact else at.remainder(size) if is_circular else at.clamp(0, size - 1)
-            moving.append((axis, inside, False))
-        elif entry.exact:
-            array = array.narrow(axis, start, extent)
-        elif is_circular or (start, extent) != (0, size):
-            array = (wrapped if is_circular else clamped)(array, axis, start, extent)
-        axis += 1
-    for at_axis, positions, _ in moving:
-        array = positions_of(array, at_axis, positions)
-    for at_axis, _, is_point in reversed(moving):
-        array = array.squeeze(at_axis) if is_point else array
-    return array  # type: ignore[no-any-return]
-
-
-def indices(compute: Compute, given: Sequence[Any], scalars: Sequence[Any]) -> Iterator[tuple[torch.Tensor, Any]]:
-    """What an operator looks up, and how many positions there are."""
-    count, axis = compute.attrs.get("count", 1), compute.attrs["axis"]
-    sizes, lengths = given[0].shape[axis : axis + count], scalars or [None] * count
-    for index, size, length in zip(given[1 : 1 + count], sizes, lengths, strict=True):
-        short = length if isinstance(length, torch.Tensor) else size if length is None else min(length, size)
-        yield as_long(index), short.clamp(max=size) if isinstance(short, torch.Tensor) else short
-
-
-def write(array: torch.Tensor, statement: Write, values: Values, value: torch.Tensor, sizes: Points) -> None:
-    axis, moving = 0, list[tuple[int, torch.Tensor]]()
-    for index, far in zip(statement.index, statement.extents, strict=True):
-        at, extent = number(index, values), None if far is None else int(far.evaluate(sizes))
-        if isinstance(at, torch.Tensor):
-            if extent is None:
-                value = value.unsqueeze(axis)
-            else:
-                at = at + torch.arange(extent, device=array.device)
-            moving.append((axis, at))
-        elif extent is None:
-            array = array.select(axis, at)
-            continue
-        else:
-            array = array.narrow(axis, at, extent)
-        axis += 1
-    if not moving:
-        array.copy_(value)
-        return
-    shape = list(array.shape)
-    for at_axis, at in moving:
-        shape[at_axis] = len(at)
-    whole, part = signed(array), signed(value.expand(shape))
-    if len(moving) == 1:
-        whole.index_copy_(moving[0][0], moving[0][1], part)
-        return
-    axes, front = [each for each, _ in moving], tuple(range(len(moving)))
-    index = tuple(at.reshape([-1 if each == mine else 1 for each in front]) for mine, (_, at) in enumerate(moving))
-    whole.movedim(axes, front).index_put_(index, part.movedim(axes, front))
-
-
 # -- what stands in the place of a segment -----------------------------------------------------------------------------
 
 
@@ -878,16 +518,3 @@ def bytes_of(array: Any) -> int:
     if isinstance(array, ByPoint):
         return sum(map(bytes_of, array))
     return 0 if array is None else array.numel() * array.element_size()
-
-
-def repeated(items: Sequence[Item]) -> Iterator[Loop]:
-    """The loops that are not written out."""
-    for item in items:
-        match item:
-            case Repeated(loop, body):
-                yield loop
-                yield from repeated(body)
-            case Guarded(body=body):
-                yield from repeated(body)
-            case Chosen(then=then, otherwise=otherwise):
-                yield from repeated((*then, *otherwise))

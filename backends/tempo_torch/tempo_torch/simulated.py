@@ -37,7 +37,8 @@ from tempo.backends import EAGER_CUDA, CompiledSegment, SegmentRequest
 from tempo.backends.operators import Call
 from tempo_torch.backend import TorchBackend
 from tempo_torch.emitter import CudaEmitter
-from tempo_torch.graphs import Graphs, Planner
+from tempo_torch.graphs import Graphs
+from tempo_torch.stretches import Planner
 from tempo_torch.waits import WAITS
 
 _DEVICE = torch.device("meta")

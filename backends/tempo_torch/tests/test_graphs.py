@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import torch
 from tempo_torch.backend import TorchBackend
-from tempo_torch.graphs import KEPT, LITTLE
+from tempo_torch.graphs import KEPT
 from tempo_torch.moving import REACH, Place, Position, bucket, number
 from tempo_torch.simulated import RefusedError, SimulatedBackend, rerun
+from tempo_torch.stretches import LITTLE
 
 import tempo as tp
 from tempo.symbolic import dim, maximum, minimum
