@@ -48,9 +48,7 @@ def test_what_has_passed_is_not_run_again(cuda: ModuleType, tmp_path: Path, monk
 
 
 def test_a_name_that_no_part_has(cuda: ModuleType, tmp_path: Path) -> None:
-    with pytest.raises(
-        SystemExit, match="nonsense; there are suite-torch, suite-jax, device_loop-torch"
-    ):
+    with pytest.raises(SystemExit, match="nonsense; there are suite-torch, suite-jax, device_loop-torch"):
         cuda.run_all(asked(tmp_path, "nonsense"))
 
 
