@@ -128,18 +128,16 @@ def test_with_progress_and_with_checks_nothing_is_lost(target: Target) -> None:
 
 
 def test_the_plan_is_of_the_run_before(target: Target) -> None:
-    """State that is given up is not there beside the one that is made of it. What a compiler copies for itself, where
-    it has no memory of the results to write to meanwhile, is its own choice."""
+    """State that is given up is not there beside the one that is made of it, but for what a compiler copies for itself,
+    where it has no memory of the results to write to meanwhile."""
     if not getattr(target.backend, "donates", False):
         pytest.skip("it takes no memory from whoever gave it")
     arrays, run = given(training), target.compile(training())
     state = run(**arrays).state
     state = run(**run.device_put(**arrays), state=state).state
-    kept = run.memory
+    kept = run.memory.peak_bytes
     run(**run.device_put(**arrays), state=state, donate=True)
-    found, states = run.memory, 3 * WIDTH * WIDTH * 4 // (target.mesh or 1)
-    assert found.given_bytes + found.returned_bytes <= kept.given_bytes + kept.returned_bytes - states
-    assert found.peak_bytes < kept.peak_bytes
+    assert run.memory.peak_bytes <= kept - WIDTH * WIDTH * 4 // (target.mesh or 1)
 
 
 @pytest.mark.one_device
