@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
 from tempo.backends import ByPoint
 from tempo.backends.loop_ir import Buffer, Compute, PointIndex, Read, Write
-from tempo.symbolic import Symbol
 from tempo_torch.arrays import clamped, positions_of, signed, wrapped
-from tempo_torch.moving import Values, number
+from tempo_torch.moving import Points, Values, number
 from tempo_torch.operators.indexing import as_long
-
-Points = Mapping[Symbol, int]
 
 
 def taken(array: Any, buffer: Buffer, read: Read, values: Values, sizes: Points) -> torch.Tensor:

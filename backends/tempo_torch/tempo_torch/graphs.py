@@ -48,20 +48,18 @@ from tempo.symbolic import Condition, Expr, Symbol
 from tempo_torch.access import indices, taken, write
 from tempo_torch.emitter import CudaEmitter, holds
 from tempo_torch.emitter import number as on_host
-from tempo_torch.moving import REACH, Moving, Place, Position, Values, bucket, evaluated, number
+from tempo_torch.moving import REACH, Moving, Place, Points, Position, Values, bucket, evaluated, number
 from tempo_torch.operators import Operation
 from tempo_torch.stretches import (
     Chosen,
     Guarded,
     Item,
+    Operators,
     Planner,
-    Points,
     Repeated,
     Stretch,
     Waiting,
     is_copied,
-    sizes_of,
-    unchecked,
 )
 from tempo_torch.waits import waits, why_waits
 
@@ -300,13 +298,11 @@ class Graphs:
         """Runs the statements for so many iterations, by positions alone."""
         slots: dict[int, torch.Tensor] = {}
         names: dict[str, torch.Tensor] = {}
-        lengths: dict[Hashable, Moving] = {}
         for ahead in range(count):
             moved = {} if advance is None else {advance[0]: advance[1] * ahead}
             places = {symbol: Place(position, moved.get(symbol, 0)) for symbol, position in self.positions.items()}
             here = {symbol: value + moved.get(symbol, 0) for symbol, value in points.items()}
-            lengths.clear()
-            at = _Trace({**self.plan.sizes, **places}, here, {}, slots, lengths)
+            at = _Trace({**self.plan.sizes, **places}, here, {}, slots)
             self._block(stretch.statements, at)
             names = at.names
         left: dict[int | str, torch.Tensor] = {**slots, **{name: names[name] for name in stretch.kept if name in names}}
@@ -405,7 +401,7 @@ class GraphedSegment:
         recorder: Recorder,
     ) -> None:
         self.segment, self.buffers, self.one_by_one = request.segment, request.program.buffers, one_by_one
-        self.sizes, self.emitter, self.device, self.recorder = request.sizes, emitter, device, recorder
+        self.sizes, self.operators, self.device, self.recorder = request.sizes, Operators(emitter), device, recorder
         self._plans = OrderedDict[Hashable, Planner]()
         exprs = (expr for each in walk(self.segment.body) for expr in expressions(each))
         self.is_long = any(isinstance(expr, Expr) and expr.is_long for expr in exprs)
@@ -451,7 +447,7 @@ class GraphedSegment:
         """For the sizes that a call is given."""
         key = tuple(sizes.values())
         if key not in self._plans:
-            self._plans[key] = Planner(self.segment, {**self.sizes, **sizes}, self.emitter)
+            self._plans[key] = Planner(self.segment, {**self.sizes, **sizes}, self.operators)
             if len(self._plans) > KEPT:
                 self._plans.popitem(last=False)
         return self._plans[key]
@@ -463,7 +459,7 @@ class GraphedSegment:
         if plan.is_varied:
             return "its choices differ from step to step"
         count = max(1, iterations) if self.segment.is_loop else 1
-        if sizes_of(plan.items) * count < self.recorder.few:
+        if plan.size * count < self.recorder.few:
             return f"it has fewer than {self.recorder.few} operators"
         if any(isinstance(arrays[id], ByPoint) for id in plan.at_moving & arrays.keys()):
             return "what is given by point is read at points that vary"
@@ -474,8 +470,8 @@ class GraphedSegment:
     @property
     def told(self) -> str:
         """For `explain`."""
-        computes = {id(each): each for each in walk(self.segment.body) if isinstance(each, Compute)}.values()
-        whys = {each.op: why_waits(self.emitter.operator(self.emitter.call_of(unchecked(each)))) for each in computes}
+        computes = (each for each in walk(self.segment.body) if isinstance(each, Compute))
+        whys = {each.op: why_waits(self.operators(each)) for each in computes}
         lines = [f"# not in a CUDA graph: {op} ({why})" for op, why in whys.items() if why]
         return "\n".join([f"# in CUDA graphs, where a call is of {self.recorder.few} operators or more", *lines])
 
@@ -502,10 +498,9 @@ class GraphedSegment:
     def _key(self, plan: Planner, arrays: Mapping[int, Any]) -> Hashable:
         """The plan, and where the arrays lie that are read and written where they are. Of others, which shapes they
         have, which may be made of sizes that a segment does not need."""
-        replaced = {id for id in plan.written if self.buffers[id].is_slot}
         copied = (id for id, each in arrays.items() if is_copied(plan, self.buffers[id], each))
-        shapes = {id: tuple(arrays[id].shape) for id in copied if id not in replaced}
-        others = (id for id in arrays if id not in shapes and id not in replaced)
+        shapes = {id: tuple(arrays[id].shape) for id in copied if id not in plan.replaced}
+        others = (id for id in arrays if id not in shapes and id not in plan.replaced)
         return plan, tuple(shapes.values()), tuple(self._place(arrays[id]) for id in others)
 
     def _place(self, array: Any) -> Hashable:

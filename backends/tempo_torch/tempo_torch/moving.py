@@ -66,6 +66,7 @@ class Moving:
 Number = int | torch.Tensor
 """A tensor has one element, along an axis of size 1."""
 Values = Mapping[Symbol, int | Place]
+Points = Mapping[Symbol, int]
 
 
 def number(expr: Expr, values: Values) -> Number:

@@ -4,7 +4,7 @@ around them, and operators for which the host waits."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -35,7 +35,7 @@ from tempo.backends.loop_ir import (
 from tempo.symbolic import Condition, Expr, Symbol
 from tempo_torch.emitter import CudaEmitter
 from tempo_torch.flow import Flow
-from tempo_torch.moving import bucket, evaluated
+from tempo_torch.moving import Points, bucket, evaluated
 from tempo_torch.operators import Operation
 from tempo_torch.waits import why_waits
 
@@ -45,8 +45,6 @@ LITTLE = 1 << 12
 """Elements of an array that is copied for each call, so that it may lie anywhere: they seldom lie where they did."""
 REMEMBERED = 1 << 16
 """Positions for which it is remembered what is chosen."""
-
-Points = Mapping[Symbol, int]
 
 
 @dataclass(eq=False)
@@ -112,15 +110,25 @@ class Waiting:
 Item = Stretch | Repeated | Chosen | Guarded | Waiting | Stop
 
 
-def unchecked(compute: Compute) -> Compute:
-    if not compute.attrs.get("checked"):
-        return compute
-    return replace(compute, attrs={**compute.attrs, "checked": False})
+class Operators:
+    """The functions of a segment's operators, each made once; of one whose indices are looked at on the device the one
+    that clamps them."""
+
+    def __init__(self, emitter: CudaEmitter) -> None:
+        self.emitter = emitter
+        self._made: dict[int, Callable[..., Any]] = {}
+
+    def __call__(self, compute: Compute) -> Callable[..., Any]:
+        if id(compute) not in self._made:
+            attrs = {**compute.attrs, "checked": False}
+            clamping = replace(compute, attrs=attrs) if compute.attrs.get("checked") else compute
+            self._made[id(compute)] = self.emitter.operator(self.emitter.call_of(clamping))
+        return self._made[id(compute)]
 
 
 def is_copied(plan: Planner, buffer: Buffer, array: Any) -> bool:
     """Whether an array goes into a cell for a call: what is replaced as a whole, and what is small and no constant."""
-    if buffer.is_slot and buffer.id in plan.written:
+    if buffer.id in plan.replaced:
         return True
     return buffer.role != "constant" and isinstance(array, torch.Tensor) and array.numel() <= LITTLE
 
@@ -128,15 +136,16 @@ def is_copied(plan: Planner, buffer: Buffer, array: Any) -> bool:
 class Planner:
     """Cuts a segment into items."""
 
-    def __init__(self, segment: Segment, sizes: Points, emitter: CudaEmitter) -> None:
+    def __init__(self, segment: Segment, sizes: Points, operator: Operators) -> None:
         """`sizes`: of the executable, and those that a call is given."""
-        self.segment, self.sizes, self.emitter, self.buffers = segment, sizes, emitter, emitter.program.buffers
+        self.segment, self.sizes, self.operator = segment, sizes, operator
+        self.emitter, self.buffers = operator.emitter, operator.emitter.program.buffers
         every = tuple(walk(self.segment.body))
         self._makers = {each.result: each for each in every if isinstance(each, Read | Compute | Assign)}
         self.reads = {name: each for name, each in self._makers.items() if isinstance(each, Read)}
         self.written = frozenset(each.buffer for each in every if isinstance(each, Write))
+        self.replaced = frozenset(id for id in self.written if self.buffers[id].is_slot)
         self._uses = Counter(name for each in every for name in operands(each))
-        self._operators: dict[int, Callable[..., Any]] = {}
         self._last: dict[int, Sequence[tuple[str, ...]]] = {}
         self.flow = Flow.of(self.segment)
         self.is_varied = False  # whether more graphs were asked for than are of use
@@ -151,11 +160,10 @@ class Planner:
         )
         """The buffers that are read at points that vary."""
 
-    def operator(self, compute: Compute) -> Callable[..., Any]:
-        """Its function; one that clamps its indices, where these are looked at on the device."""
-        if id(compute) not in self._operators:
-            self._operators[id(compute)] = self.emitter.operator(self.emitter.call_of(unchecked(compute)))
-        return self._operators[id(compute)]
+    @cached_property
+    def size(self) -> int:
+        """The operators of one pass through it, those of inner loops once."""
+        return _sizes_of(self.items)
 
     @cached_property
     def looks(self) -> bool:
@@ -177,7 +185,7 @@ class Planner:
     def in_cells(self) -> int:
         """The bytes of slots and values that lie in cells beside where they are made."""
         kept = dict.fromkeys(name for stretch in self.stretches for name in stretch.kept)
-        slots = (self.buffers[id] for id in self.written if self.buffers[id].is_slot)
+        slots = (self.buffers[id] for id in self.replaced)
         types = [*map(self._type, kept), *((slot.shape, slot.dtype) for slot in slots)]
         return sum(self._bytes(*type) for type in types if type is not None)
 
@@ -306,8 +314,7 @@ class Planner:
         return tuple(name for name in made if self._uses[name] > uses[name])
 
 
-def sizes_of(items: Sequence[Item]) -> int:
-    """The operators of one pass through items, those of inner loops once."""
+def _sizes_of(items: Sequence[Item]) -> int:
     return sum(_size_of(item) for item in items)
 
 
@@ -316,9 +323,9 @@ def _size_of(item: Item) -> int:
         case Stretch(size=size):
             return size
         case Repeated(body=body) | Guarded(body=body):
-            return sizes_of(body)
+            return _sizes_of(body)
         case Chosen(then=then, otherwise=otherwise):
-            return sizes_of(then) + sizes_of(otherwise)
+            return _sizes_of(then) + _sizes_of(otherwise)
     return 1
 
 
