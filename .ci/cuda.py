@@ -25,9 +25,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from release import DISTRIBUTIONS, ROOT
+
 WHEELS = ROOT / "wheels"
-LOCAL = (".", "schedulers/tempo_greedy", "schedulers/tempo_polyhedral", "backends/tempo_jax", "backends/tempo_torch")
 LACKING = ("islpy", "gymnasium", "cloudpickle", "farama-notifications")
 """What images with JAX and PyTorch do not bring."""
 PLATFORMS = tuple(f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 24, 17))
@@ -89,7 +89,7 @@ def environment() -> dict[str, str]:
         raise SystemExit(f"there are no wheels in {WHEELS.name}/: `make cuda-wheels` makes them")
     pip = (sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--upgrade", "--target", str(site))
     subprocess.run([*pip, *wheels], check=True)
-    paths = [*(str((ROOT / each).resolve()) for each in LOCAL), str(site), os.environ.get("PYTHONPATH", "")]
+    paths = [*(str((ROOT / each).resolve()) for each in DISTRIBUTIONS), str(site), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, **ENVIRONMENT, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
@@ -156,7 +156,7 @@ def make_wheels(python: str) -> None:
     for old in WHEELS.glob("*.whl"):
         old.unlink()
     pip = (sys.executable, "-m", "pip")
-    subprocess.run([*pip, "wheel", "-q", "--no-deps", "-w", WHEELS, *LOCAL], cwd=ROOT, check=True)
+    subprocess.run([*pip, "wheel", "-q", "--no-deps", "-w", WHEELS, *DISTRIBUTIONS], cwd=ROOT, check=True)
     where = [f"--platform={each}" for each in PLATFORMS]
     subprocess.run([*pip, "download", "-q", "--no-deps", "--only-binary=:all:", f"--python-version={python}",
                     "--implementation=cp", *where, "-d", WHEELS, *LACKING], cwd=ROOT, check=True)  # fmt: skip

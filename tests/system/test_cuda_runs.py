@@ -16,6 +16,7 @@ FILE = Path(__file__).resolve().parents[2] / ".ci" / "cuda.py"
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(FILE.parent)
     spec = importlib.util.spec_from_file_location("cuda_runs", FILE)
     assert spec is not None
     assert spec.loader is not None
