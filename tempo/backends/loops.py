@@ -2,7 +2,7 @@
 
 from tempo.loop_ir.analysis.carried_values import Place, Reaches, earlier, overwrites, reaches, read_place, recent
 from tempo.loop_ir.analysis.layouts import layouts_in_segments, read_by_iteration
-from tempo.loop_ir.analysis.liveness import Liveness, bytes_at_most, given_up, made_first
+from tempo.loop_ir.analysis.liveness import Liveness, bytes_at_most, dropped, given_up, made_first
 from tempo.loop_ir.analysis.names import used
 from tempo.loop_ir.analysis.whole_points import replaced
 from tempo.loop_ir.transforms.loop_splitting import LoopStretch, is_empty, iterations, split
@@ -13,6 +13,7 @@ __all__ = [
     "Place",
     "Reaches",
     "bytes_at_most",
+    "dropped",
     "earlier",
     "given_up",
     "is_empty",

@@ -38,11 +38,13 @@ from tempo.backends.loops import (
     Liveness,
     LoopStretch,
     Place,
+    dropped,
     is_empty,
     layouts_in_segments,
     overwrites,
     read_by_iteration,
     read_place,
+    replaced,
 )
 from tempo.backends.operators import Call, call_for, static_type
 from tempo.errors import IndexOutOfRangeError, InternalError, ShapeError
@@ -96,6 +98,8 @@ class TraceState:
     """Of the innermost loop."""
     same: frozenset[str] = frozenset()
     """Values that are the same in all of its iterations."""
+    left: Array | None = None
+    """Whether the innermost loop is being left: what is behind its `Stop` nobody wants then."""
 
     def inner(self) -> TraceState:
         names, buffers, values = dict(self.names), dict(self.buffers), dict(self.values)
@@ -141,6 +145,7 @@ class SegmentTracer:
         outputs = frozenset(id for id, buffer in known.items() if buffer.role == "output")
         whole = outputs if in_parts else frozenset[int]()  # they are looked at between calls
         self.storage = ArrayPlan.of(self.body, known, self.static, self.orders, costs, whole)
+        self.unwanted = dropped(request.program, self.segment) - replaced(request.program)
 
     @cached_property
     def stepped(self) -> frozenset[int]:
@@ -167,7 +172,11 @@ class SegmentTracer:
         for number, statement in enumerate(self.body):
             state.buffers = self.storage.fitted(state.buffers, number)
             self.statement(statement, state)
-        return self._left(arrays, [self.closed(id, state.buffers[id]) for id in self.segment.results], state)
+        results = [
+            arrays[id] if id in self.unwanted and id in self.storage.pieces else self.closed(id, state.buffers[id])
+            for id in self.segment.results
+        ]
+        return self._left(arrays, results, state)
 
     def stretch(self, number: int, start: Any, stop: Any, *arguments: Any) -> tuple[Array, ...]:
         """A part of a stretch, with arrays as the storage has them, before and after."""
@@ -277,8 +286,8 @@ class SegmentTracer:
             case Guard(table, point, body):
                 marked = access.at(state.tables[table], access.point(point, state.values))
                 self.branch(marked, body, (), state)
-            case Stop():
-                pass  # the condition of the loop looks at the slot
+            case Stop(buffer):
+                state.left = state.buffers[buffer] != 0  # the condition of the loop looks at it, too
             case _:
                 raise InternalError(f"a segment holds {type(statement).__name__}, which needs the host")
 
@@ -350,6 +359,11 @@ class SegmentTracer:
 
     def loop(self, loop: Loop, lo: Any, hi: Any, state: TraceState, in_parts: bool = False) -> None:
         """`in_parts`: a call may run a single iteration."""
+        if state.left is not None:
+            left, state.left = state.left, None
+            self.branch(~left, (loop,), (), state)
+            state.left = left
+            return
         stop = stop_in(loop)
         few = loop.var in self.storage.loops
         is_known = isinstance(lo, int) and isinstance(hi, int)
@@ -444,7 +458,7 @@ class SegmentTracer:
         """What an iteration starts with: what is local to it has a place of its own."""
         inner = state.inner()
         inner.buffers.update((id, self.array(id, None)) for id in self.liveness.local(loop))
-        inner.work = self.work(loop.body)
+        inner.work, inner.left = self.work(loop.body), None
         return inner
 
     # -- branches --------------------------------------------------------------------------------------------------

@@ -165,9 +165,14 @@ def given_up(program: LoopProgram, segment: Segment) -> frozenset[int]:
     """The donated buffers that nothing touches after the call of a segment; none where a loop of the host calls it."""
     if not any(program.buffers[id].donated for id in segment.buffers):
         return frozenset()
+    return frozenset(id for id in dropped(program, segment) if program.buffers[id].donated)
+
+
+def dropped(program: LoopProgram, segment: Segment) -> frozenset[int]:
+    """Inputs and internal buffers that nothing touches after the call of a segment; none where a loop of the host calls
+    it."""
     lifetimes = zip(program.items, Lifetimes.of(program).drops, strict=True)
-    last = (id for item, drops in lifetimes if item == CallSegment(segment.id) for id in drops)
-    return frozenset(id for id in last if program.buffers[id].donated)
+    return frozenset(id for item, drops in lifetimes if item == CallSegment(segment.id) for id in drops)
 
 
 def made_first(program: LoopProgram, segment: Segment) -> tuple[int, ...]:

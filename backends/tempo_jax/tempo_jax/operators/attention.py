@@ -23,25 +23,18 @@ _FEW = 1 << 16
 
 
 def _banded(call: Call) -> Function:
+    shape, dtype = call.result.shape, call.result.dtype
     if not call.result.elements:
-        return lambda *given: full(call.result.shape, 0, call.result.dtype)
+        return lambda *given: full(shape, 0, dtype)
     attention = _BlockedAttention(call, band_of(call), points_at_once(call))
-    dtype, masks = call.result.dtype, int(call.attrs["masked"])
-    if dtype not in HALF:
-        return attention
-
-    def of_halves(q: Value, k: Value, *rest: Value) -> Value:
-        floats = (converted(x, "float32") for x in rest[: len(rest) - masks])
-        return converted(attention(q, k, *floats, *rest[len(rest) - masks :]), dtype)
-
-    return of_halves
+    return lambda *given: converted(attention(*given), dtype)
 
 
 @dataclass(frozen=True)
 class _BlockedAttention:
     """`size` points at once. XLA makes one pass over the scores of a block, which stay in the caches. `apart`: each
-    point has values of its own, 0 where it does not see them: a weight of 0 does not hide what is not finite. Queries
-    and keys may be halves, whose products are exact in float32; all else is float32 then."""
+    point has values of its own, 0 where it does not see them: a weight of 0 does not hide what is not finite. Halves
+    are multiplied as halves, and all else is float32."""
 
     call: Call
     band: Band
@@ -49,16 +42,34 @@ class _BlockedAttention:
     apart: bool = False
 
     def __call__(self, q: Value, k: Value, v: Value, *extras: Value) -> Value:
-        k, v = (lax.transpose(x, self.call.attrs[name]) for x, name in ((k, "key_axes"), (v, "value_axes")))
-        given = (q, k, v, *extras)
         if self.band.points * v.size <= _FEW and self.band.points <= self.size:
+            given = self.turned(q, k, v, extras)
             return replace(self, apart=True).attend(0, self.band.points, 0, self.band.keys, given)
-        one_by_one = replace(self, size=1, apart=True)
-        return lax.cond(jnp.isfinite(v).all(), self.in_blocks, one_by_one.in_blocks, *given)
+        one_by_one, back = replace(self, size=1, apart=True), np.argsort(self.as_keys_lie)
+
+        def blocks(attention: _BlockedAttention) -> Function:
+            return lambda q, k, v, *extras: attention.in_blocks(*self.turned(lax.transpose(q, back), k, v, extras))
+
+        # What a branch is given has been made: what makes queries and what turns them would be one pass, without SIMD.
+        lying = lax.transpose(q, self.as_keys_lie)
+        return lax.cond(jnp.isfinite(v).all(), blocks(self), blocks(one_by_one), lying, k, v, *extras)
+
+    @property
+    def as_keys_lie(self) -> tuple[int, ...]:
+        """The axes of queries in the order of those of keys, which come as they were made."""
+        axes = self.call.attrs["key_axes"]
+        return (*(axes.index(axis) for axis in range(len(axes)) if axis != axes[-1]), len(axes) - 1, len(axes))
+
+    def turned(self, q: Value, k: Value, v: Value, extras: tuple[Value, ...]) -> tuple[Value, ...]:
+        k, v = (lax.transpose(x, self.call.attrs[name]) for x, name in ((k, "key_axes"), (v, "value_axes")))
+        return (q, k, v, *extras)
 
     def in_blocks(self, *given: Value) -> Value:
-        pieces = [self.piece(self.band.block(*ends), given) for ends in pairwise(self.ends())]
-        return pieces[0] if len(pieces) == 1 else lax.concatenate(pieces, pieces[0].ndim - 3)
+        q, v = given[0], given[2]
+        out = jnp.zeros((*q.shape[:-1], v.shape[-1]), np.float32 if v.dtype.name in HALF else v.dtype)
+        for ends in pairwise(self.ends()):
+            out = self.piece(self.band.block(*ends), given, out)
+        return out
 
     def ends(self) -> list[int]:
         """Where pieces begin and end. Where a point sees few keys, so do those of a block: one piece is enough."""
@@ -68,20 +79,20 @@ class _BlockedAttention:
         step = -(-blocks // pieces) * self.size
         return [*range(0, self.band.points, step), self.band.points]
 
-    def piece(self, block: PointBlock, given: tuple[Value, ...]) -> Value:
-        """A loop over its blocks; the last begins where it ends with the piece, so that all are as long."""
+    def piece(self, block: PointBlock, given: tuple[Value, ...], out: Value) -> Value:
+        """`out` with its points. A loop over its blocks; the last begins where it ends with the piece, so that all are
+        as long."""
         points = block.last - block.first
         if points <= self.size:
-            return self.attend(block.first, points, block.start, block.stop - block.start, given)
+            made = self.attend(block.first, points, block.start, block.stop - block.start, given)
+            return lax.dynamic_update_slice_in_dim(out, made, block.first, out.ndim - 3)
         width = min(block.stop - block.start, self.size - 1 + self.band.high - self.band.low)
-        q, v = given[0], given[2]
-        out = jnp.zeros((*q.shape[:-3], points, q.shape[-2], v.shape[-1]), v.dtype)
 
         def step(number: Value, out: Value) -> Value:
             first = jnp.minimum(number * self.size, points - self.size) + block.first
             start = jnp.clip(first + self.band.low, block.start, block.stop - width)
             made = self.attend(first, self.size, start, width, given)
-            return lax.dynamic_update_slice_in_dim(out, made, first - block.first, out.ndim - 3)
+            return lax.dynamic_update_slice_in_dim(out, made, first, out.ndim - 3)
 
         return lax.fori_loop(0, -(-points // self.size), step, out)
 
@@ -98,7 +109,7 @@ class _BlockedAttention:
             scores = jnp.where(seen[:, None, :], scores, const(-np.inf, scores.dtype.name))
             v = jnp.where(seen[:, :, None], v[..., None, :, :], const(0, v.dtype.name)) if self.apart else v
         weights = jnp.exp(scores - scores.max(axis=-1, keepdims=True))
-        return _product(weights, v, v.ndim - 2) / weights.sum(axis=-1, keepdims=True)
+        return _product(converted(weights, v.dtype.name), v, v.ndim - 2) / weights.sum(axis=-1, keepdims=True)
 
     def seen(self, points: Value, keys: Value) -> Value:
         return (keys >= points + np.int32(self.band.low)) & (keys < points + np.int32(self.band.high))
@@ -110,7 +121,7 @@ class _BlockedAttention:
         if attrs["scale"] != 1:
             scores = scores * const(attrs["scale"], scores.dtype.name)
         if attrs["biased"]:
-            scores = scores + extras[0]
+            scores = scores + converted(extras[0], scores.dtype.name)
         if attrs["masked"]:
             scores = jnp.where(extras[-1], scores, const(attrs["fill"], scores.dtype.name))
         return scores
