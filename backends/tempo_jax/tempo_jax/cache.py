@@ -34,8 +34,15 @@ def folder() -> Path | None:
 
 
 def _below() -> tuple[str, str, str]:
-    """Each machine has its own, since code for one processor may not run on another, and so have versions."""
-    return "jax", platform.node() or "here", _made_for(*(os.environ.get(name, "") for name in _SETTINGS))
+    """Each machine has its own, since code for one processor may not run on another, and so have versions; and each
+    number of processors that a process may use, for which XLA divides passes over arrays."""
+    settings = (os.environ.get(name, "") for name in _SETTINGS)
+    return "jax", platform.node() or "here", _made_for(str(_processors()), *settings)
+
+
+def _processors() -> int:
+    """That this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @functools.cache

@@ -33,10 +33,10 @@ assert jax.config.jax_persistent_cache_min_compile_time_secs == LEAST
 """
 
 
-def process(**variables: str) -> list[str]:
+def process(*, before: str = "", **variables: str) -> list[str]:
     environment = {**os.environ, **variables}
     least = float(variables.get("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", 1.0))
-    text = PROGRAM.replace("LEAST", str(least))
+    text = before + PROGRAM.replace("LEAST", str(least))
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
@@ -47,6 +47,16 @@ def test_a_second_process_takes_the_executable_from_disk(tmp_path: Path):
     assert first[1:] == ["1", "0", "0", "None"]
     kept = sorted(tmp_path.rglob("*segment_0*-cache"))
     assert len(kept) == 1
+    assert process(TEMPO_CACHE_DIR=str(tmp_path)) == [first[0], "0", "1", "0", "None"]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system pins no process to a processor")
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="there is one processor")
+def test_executables_are_of_a_number_of_processors(tmp_path: Path):
+    """XLA cuts passes over arrays into as many parts as it has threads."""
+    alone = "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+    first = process(TEMPO_CACHE_DIR=str(tmp_path))
+    assert process(TEMPO_CACHE_DIR=str(tmp_path), before=alone)[1:3] == ["1", "0"]
     assert process(TEMPO_CACHE_DIR=str(tmp_path)) == [first[0], "0", "1", "0", "None"]
 
 
