@@ -639,59 +639,11 @@ def test_points_of_a_tile_that_nobody_asks_for_have_numbers(target: Target, lane
     target.agrees(over_rows(make), tolerance=5, n=n, x=x, options={"mapping": {"t": lanes}})
 
 
-def definition(
-    b: tp.Dim, t: tp.Dim, first: tp.RecurrentTensor, step: Callable[[tp.RecurrentTensor], Any], by: int
-) -> tp.RecurrentTensor:
-    """Forwards from the first point, or with steps `by` no points backwards from the last one."""
-    h = tp.recurrent("h", (), (b, t))
-    h[b, 0 if by else t.last] = first
-    h[b, t + by] = step(h)
-    return h
-
-
 def but_at_the_end(b: tp.Dim, t: tp.Dim, value: tp.RecurrentTensor) -> tp.RecurrentTensor:
     h = tp.recurrent("h", (), (b, t))
     h[t + 1 < t.size] = value
     h[b, t] = 0.0
     return h
-
-
-NOT_AT_0: dict[str, Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor, tp.RecurrentTensor], tp.RecurrentTensor]] = {
-    "in a case": lambda b, t, x, w: tp.cases((t < t.last, tp.log(x[b, t + 1]) * w), x),
-    "further on": lambda b, t, x, w: tp.cases((t < t.last, tp.exp(x) / (x[b, t + 1] * w) * x), x),
-    "from the last": lambda b, t, x, w: tp.cases((t.last >= 1, tp.log(x[b, t.last - 1]) * w), x),
-    "of the row": lambda b, t, x, w: tp.cases((t.last >= 0, x[b, :].max() / x[b, t.last] * w), 0),
-    "forwards": lambda b, t, x, w: definition(b, t, x, lambda h: tp.tanh(h + tp.sqrt(x[b, t + 1] * w)), 1),
-    "products forwards": lambda b, t, x, w: definition(b, t, x, lambda h: tp.tanh(h * (w / x[b, t + 1])), 1),
-    "backwards": lambda b, t, x, w: definition(b, t, x * w, lambda h: tp.tanh(h[b, t + 1] / x[b, t + 1]), 0),
-    "running product": lambda b, t, x, w: tp.cases(
-        (t < t.last, tp.cumprod(tp.stack([x, w * x[b, t + 1], x]), axis=0).sum()), x
-    ),
-}
-
-
-@pytest.mark.planned
-@pytest.mark.parametrize("options", [{}, PACKED], ids=str)
-@pytest.mark.parametrize("name", NOT_AT_0)
-def test_gradients_of_what_has_none_at_0(target: Target, name: str, options: dict[str, Any]) -> None:
-    """Behind a row a read shows 0, which has no derivative: nobody asks for what is made of it."""
-    with tp.Program() as program:
-        b = tp.dim("b")
-        t = tp.dim("t", lengths=tp.input("n", (), (b,), "int32"))
-        x, w = tp.input("x", (), (b, t)), tp.input("w", ())
-        y = NOT_AT_0[name](b, t, x, w)
-        dx, dw = tp.grad((y * y)[tuple(slice(None) for _ in y.domain)].sum(), [x, w])  # of all points of y
-        tp.output("dx", dx)
-        tp.output("dw", dw)
-    n, w_ = np.array([3, 1, 0, 4], np.int32), np.float32(0.7)
-    inside = np.arange(4) < n[:, None]
-    given = np.where(inside, np.abs(numbers((4, 4))) + 0.5, np.nan).astype(np.float32)
-    meaning = tp.compile(program, "reference")
-    alone = [meaning(n=n[[row]], x=given[[row], :count], w=w_) for row, count in enumerate(n) if count]
-    dx_ = np.zeros((4, 4), np.float32)
-    dx_[inside] = np.concatenate([each["dx"][0] for each in alone])
-    expected = {"dx": dx_, "dw": sum(each["dw"] for each in alone)}
-    target.agrees(program, expected, tolerance=5, n=n, x=given, w=w_, options=options)
 
 
 def test_folds_ask_for_the_points_that_they_fold(target: Target) -> None:

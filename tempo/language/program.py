@@ -175,7 +175,6 @@ class Program:
         made = Program(self.name)
         made.builder.dims, made._dims = graph.dims, dict(self._dims)
         made.builder.means = {id: each for id, each in self.builder.means.items() if id in graph.nodes}
-        made.builder.guards, made.builder.last_reads = self.builder.guards, self.builder.last_reads
         specs = {name: self.parameters[name] for name in parameters}
         made._finished = (made.builder.changes, graph, graph, specs)
         return made
@@ -238,7 +237,14 @@ class Program:
                 ended = [replace(node, cases=without_lasts(self, node.cases, node.domain)) for node in merges]
             nodes = {**self.builder.nodes, **changed, **{node.id: node for node in ended}}
             outputs = (*self.builder.outputs.values(), *(output for _, output, _ in finished))
-            declared = Graph(self.builder.dims, dict(sorted(nodes.items())), outputs, tuple(self.builder.sinks))
+            declared = Graph(
+                self.builder.dims,
+                dict(sorted(nodes.items())),
+                outputs,
+                tuple(self.builder.sinks),
+                dict(self.builder.guards),
+                dict(self.builder.last_reads),
+            )
             if declared.ragged:
                 declared = with_counts(*with_folds_apart(with_own_points(declared), self.builder.means))
 
