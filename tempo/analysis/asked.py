@@ -75,7 +75,9 @@ class Asked:
     """`boxes` are the points that are demanded of each node that is, whatever the lengths; `ends` give these."""
 
     def __init__(self, graph: Graph, boxes: Mapping[int, Condition], ends: Iterable[Output]) -> None:
-        self.graph, self._boxes, self._ends = graph, boxes, tuple(ends)
+        self.graph, self._boxes = graph, boxes
+        self._ends = {last_of(end): end for end in ends}
+        self._sent: dict[tuple[int, int, Condition], Condition] = {}
 
     @cached_property
     def where(self) -> Mapping[int, Condition]:
@@ -122,12 +124,13 @@ class Asked:
 
     def in_rows(self, node: Node) -> Condition:
         """That a point of the node is one of its rows."""
-        return conjunction(var(end.along).le(last_of(end)) for end in self._ends if is_ragged(end, node.domain))
+        return conjunction(
+            var(end.along).le(var(last)) for last, end in self._ends.items() if is_ragged(end, node.domain)
+        )
 
     def holds(self, tensors: Tensors, id: int) -> Edge:
         """Whether each point of a node is asked for, as a value."""
-        lasts = {end.along.of_kind("last") for end in self._ends}
-        return self._value(tensors, self._simple(id).substitute({last: var(last) + 2 for last in lasts}))
+        return self._value(tensors, self._simple(id).substitute({last: var(last) + 2 for last in self._ends}))
 
     def _simple(self, id: int) -> Condition:
         return self._context(id).simplify_condition(over_counts(self.where[id]))
@@ -146,7 +149,9 @@ class Asked:
             found[id] = where = self._boxes[id] & by_readers & self.in_rows(node)
             for number, (condition, edge) in enumerate(node.guarded_reads()):
                 here = where & condition & self.selects(node, number)
-                asked.setdefault(edge.node, []).append(self._seen_from(node, edge, here))
+                if (node.id, number, here) not in self._sent:
+                    self._sent[node.id, number, here] = self._seen_from(node, edge, here)
+                asked.setdefault(edge.node, []).append(self._sent[node.id, number, here])
         return found, asked
 
     def _joined(self, id: int, known: Condition, received: Iterable[Condition]) -> Condition:
@@ -206,21 +211,21 @@ class Asked:
             if part.dims().isdisjoint(hidden.values())
             and {row for each in self._ends_in(part) for row in each.rows} <= known
         ]
-        ends = (end for end in self._ends if is_ragged(end, reader.domain))
-        there = (end for end in ends if end.along not in within and known >= {*end.rows})
-        return conjunction((*found, *(last_of(end).ge(0) for end in there)))
+        ends = [(last, end) for last, end in self._ends.items() if is_ragged(end, reader.domain)]
+        there = (last for last, end in ends if end.along not in within and known >= {*end.rows})
+        return conjunction((*found, *(var(last).ge(0) for last in there)))
 
     def _at_last(
         self, reader: Node, edge: Edge, indices: Mapping[Symbol, Point | Slice], seen: Mapping[Symbol, Expr]
     ) -> Iterator[Condition]:
         """That the point is the one that is read over the last one of the row."""
         if reader.id in self.graph.last_reads and edge == reader.operands[0]:
-            (along,) = (end.along for end in self._ends if isinstance(indices.get(end.along), Slice))
+            (along,) = (end.along for end in self._ends.values() if isinstance(indices.get(end.along), Slice))
             yield var(along).eq(self.graph.last_reads[reader.id].substitute(seen))
 
     def _ends_in(self, condition: Condition) -> list[Output]:
         """The lengths of rows of which it has last points."""
-        return [end for end in self._ends if last_of(end).symbols() & condition.symbols()]
+        return [self._ends[symbol] for symbol in condition.symbols() if symbol in self._ends]
 
     # As a value.
 
@@ -233,7 +238,7 @@ class Asked:
         ends = self._ends_in(condition)
         if not ends or not isinstance(condition, Comparison):
             return tensors.apply("condition_value", condition=condition)
-        lasts = {last_of(end).terms[0][0]: end for end in ends}
+        lasts = {last_of(end): end for end in ends}
         terms = [(atom, factor) for atom, factor in condition.expr.terms if atom not in lasts]
         if any(atom.symbols() & lasts.keys() for atom, _ in terms):
             return tensors.apply("condition_value", condition=TRUE)
@@ -246,9 +251,9 @@ class Asked:
         return tensors.apply("eq" if isinstance(condition, Eq) else "ge", value, tensors.constant(0, "int32"))
 
 
-def last_of(end: Output) -> Expr:
+def last_of(end: Output) -> Symbol:
     """The last point of a row."""
-    return var(end.along.of_kind("last"))
+    return end.along.of_kind("last")
 
 
 def _bounds(symbol: Symbol, points: Slice) -> tuple[Condition, Condition]:
