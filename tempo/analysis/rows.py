@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from tempo.analysis.reports import point_text, tensor_name
+from tempo.analysis.reports import elements_needed, point_text, tensor_name
 from tempo.errors import Location, SizeError, UnsupportedError
 from tempo.sdg.components import reached
 from tempo.sdg.graph import Case, Edge, Graph, IndexMap, Node, Output, Point, Slice, identity_map, substitute_index
@@ -199,7 +199,9 @@ def with_folds_apart(graph: Graph, means: Means) -> tuple[Graph, Means]:
         for node in (graph.nodes[id] for id in sorted(composites)):
             before = set(rewriter.nodes)
             take_apart(rewriter, node)
-            _hold_shifts(rewriter, [id for id in rewriter.nodes if id not in before or id == node.id])
+            made_of = [id for id in rewriter.nodes if id not in before or id == node.id]
+            _hold_shifts(rewriter, made_of)
+            _name_folds(rewriter, made_of, node)
         made = replace(graph, nodes=rewriter.nodes)
         means = {**means, **{id: found for id in made.nodes.keys() - graph.nodes.keys() if (found := _mean(made, id))}}
         graph = made
@@ -215,6 +217,13 @@ def _hold_shifts(rewriter: Rewriter, made: Collection[int]) -> None:
             for edge in node.operands
         )
         rewriter.nodes[id] = replace(node, operands=operands)
+
+
+def _name_folds(rewriter: Rewriter, made: Collection[int], composite: Node) -> None:
+    """Says of the folds that a composite is made of that they are its own, where it has no value of nothing."""
+    for node in (rewriter.nodes[id] for id in made if elements_needed(composite)):
+        if OPERATORS[node.op].kind == "reduction":
+            rewriter.nodes[node.id] = node.with_attrs(nonempty=composite.op)
 
 
 def _mean(graph: Graph, id: int) -> tuple[int, int] | None:
@@ -268,7 +277,7 @@ class _Walk:
         """What is kept of an edge must show no rows: nobody folds it."""
         for rows in self.seen(edge, reader):
             if rows.axes:
-                raise self._other_rows(edge, reader)
+                raise self._kept(node, edge, reader)
             self._mask(node, number, rows, 0)
 
     def seen(self, edge: Edge, reader: Location | None) -> Iterator[Rows]:
@@ -364,6 +373,15 @@ class _Walk:
             self._mask(node.id, number, rows, neutral)
         if not is_folded:
             yield Rows(rows.map, tuple(axis for factor in seen.values() if (axis := factor.result) is not None))
+
+    def _kept(self, node: int, edge: Edge, reader: Location | None) -> UnsupportedError:
+        """For what is kept of points, by a definition, an output, or for where a loop ends."""
+        error = self._other_rows(edge, reader)
+        if not self.is_given or node == OUTPUTS or not self.graph.nodes[node].is_last:
+            return error
+        along = self.graph.nodes[node].attr("along").name
+        hint = f"fold them at each point of {along}, and read at {along}.last what that gives"
+        return UnsupportedError(error.message, location=error.location, hint=hint)
 
     def _other_rows(self, edge: Edge, reader: Location | None) -> UnsupportedError:
         producer, names = self.graph.nodes[edge.node], ", ".join(symbol.name for symbol in self.end.rows)

@@ -708,6 +708,20 @@ def test_gradients_of_two_recurrences_over_rows_of_one_point(target: Target, siz
     target.agrees(program, n=np.full(2, size, np.int32), x=numbers((2, size, 3)), w=numbers((3, 3)))
 
 
+def test_softmaxes_of_rows_that_are_not_empty(target: Target) -> None:
+    inputs, inside = rows_of()
+
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        rest = tp.cases((t < t.last, tp.logsumexp(x[b, t + 1 :])), 0.0)
+        tp.output("gradient", tp.grad(tp.sin(rest)[:, :].sum(), x))
+        return tp.cases((t.last >= 0, (tp.softmax(x[b, :]) * x[b, :]).sum()), -1.0)
+
+    x = np.where(inside, inputs["x"], -np.inf)
+    weights = np.exp(x[[0, 1, 3]])
+    found = (weights / weights.sum(1, keepdims=True) * np.where(inside, inputs["x"], 0)[[0, 1, 3]]).sum(1)
+    target.agrees(over_rows(make), {"y": [*found[:2], -1, found[2]]}, tolerance=5, **inputs)
+
+
 def test_sums_of_empty_rows_beside_means(target: Target) -> None:
     inputs, inside = rows_of()
 
@@ -758,6 +772,16 @@ WRONG: dict[str, tuple[Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor], Any], type
     "another row": (lambda b, t, x: x[0, t], tp.DomainError, r"x\[b = 0, t = 3\].*the row b = 0 has 3 points"),
     "a maximum of none": (lambda b, t, x: x[b, :].max(), tp.ShapeError, "max over an empty slice at b = 2"),
     "a mean of none": (lambda b, t, x: x[b, :].mean(), tp.ShapeError, "mean over an empty slice at b = 2"),
+    "a softmax of none": (
+        lambda b, t, x: (tp.softmax(x[b, :]) * x[b, :]).sum(),
+        tp.ShapeError,
+        r"softmax over an empty slice at b = 2(?s:.*)tp.softmax\(x",
+    ),
+    "a logarithm of none": (
+        lambda b, t, x: tp.grad(tp.logsumexp(x[b, :]), x),
+        tp.ShapeError,
+        "logsumexp over an empty slice at b = 2",
+    ),
     "up to the last but one": (lambda b, t, x: x[b, :-1].sum(), tp.IndexExpressionError, "from the end of the arrays"),
     "the second half": (
         lambda b, t, x: x[b, t.size // 2 :].sum(),

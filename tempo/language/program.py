@@ -341,9 +341,9 @@ def dim(name: str, size: int | IndexExpression | None = None, *, lengths: Recurr
     are the lengths. Rows may be points of other rows (sentences of a document, words of each of them): those that are
     not there have no points, whatever their lengths say. `t.last` is a row's last point: of the row that is read, where
     it is an index (`x[0, t.last]`), of the own one in a condition. `t.size` stays the size of the arrays.
-    A read behind a row's end is a `DomainError`, a maximum or mean of an empty row a `ShapeError`, lengths out of range
-    are a `SizeError`: before the program runs where lengths are inputs, else when it has run. Lengths that depend on
-    the points of their own row are a `CycleError`.
+    A read behind a row's end is a `DomainError`, a maximum, mean or softmax of an empty row a `ShapeError`, lengths out
+    of range are a `SizeError`: before the program runs where lengths are inputs, else when it has run. Lengths that
+    depend on the points of their own row are a `CycleError`.
 
     >>> with Program("example"):
     ...     t = dim("t")
@@ -424,7 +424,16 @@ def _lengths(program: Program, name: str, lengths: Any) -> Edge:
     return of_those_there(program, edge)
 
 
-def dims(names: str) -> tuple[Dim, ...]:
-    """Several dims at once, in canonical order: `b, i, t = tp.dims("b i t")`."""
+def dims(names: str, *more: Any, **options: Any) -> tuple[Dim, ...]:
+    """Several dims at once, in canonical order: `b, i, t = tp.dims("b i t")`.
+
+    Raises `ProgramError` for anything else than names: a dim with a size or lengths of its own is `tp.dim`'s.
+    """
+    if more or options:
+        raise ProgramError(
+            "tp.dims takes the names of dims, in one string, and nothing else",
+            location=user_location(),
+            hint='write b, t = tp.dims("b t"); one with a size or lengths is by itself: t = tp.dim("t", lengths=n)',
+        )
     check_name(names, "dims")
     return tuple(dim(name) for name in names.replace(",", " ").split())

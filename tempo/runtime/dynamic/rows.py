@@ -211,17 +211,12 @@ class RowChecks:
         shown = [(end, mask.rows) for end, each in masks for mask in each]
         yield from (_Read(reader, edge, condition, ((end, rows),)) for end, rows in shown if not rows.axes)
         folded = tuple((end, rows) for end, rows in shown if rows.axes)
-        if folded and self._needed(reader):
+        if folded and elements_needed(reader):
             yield _Read(reader, edge, condition, folded)
-
-    def _needed(self, node: Node) -> int:
-        """How many elements a fold that was written has no value without."""
-        written = self.program.builder.nodes.get(node.id)
-        return 0 if written is None or written.op != node.op else elements_needed(node)
 
     def _is_sure(self, read: _Read) -> bool:
         """Whether it is of the reader's own row, and shows a point of it wherever it is asked for."""
-        if len(read.shown) > 1 or (read.is_fold and self._needed(read.reader) > 1):
+        if len(read.shown) > 1 or (read.is_fold and elements_needed(read.reader) > 1):
             return False
         ((end, shown),) = read.shown
         *rows, index = shown.map
@@ -312,7 +307,7 @@ class RowChecks:
             else:
                 found = found * np.clip(np.minimum(start + length, size) - np.maximum(start, 0), 0, None)
         sums = tuple(dims + place for place, axis in enumerate(axes) if axis in folded)
-        needed = self._needed(read.reader) if read.is_fold else 1
+        needed = elements_needed(read.reader) if read.is_fold else 1
         enough = np.where(inside, found, 0).sum(axis=sums, keepdims=True) >= needed
         enough = enough | ~inside.any(axis=sums, keepdims=True)
         return np.asarray(enough.all(axis=tuple(range(dims, count))))
