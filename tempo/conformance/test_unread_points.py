@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import tempo as tp
+from tempo.conformance.rows_of_lengths import PACKED
 from tempo.conformance.target import Array, Target, numbers
 
 Make = Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor, tp.RecurrentTensor], tp.RecurrentTensor]
 
 LENGTHS = np.array([3, 1, 0, 4, 2], np.int32)
 SIZE = 4
-PACKED = {"mapping": {"t": 2}}
 
 
 def definition(
@@ -158,3 +158,51 @@ def test_points_that_no_point_reads(target: Target, name: str, options: dict[str
 @pytest.mark.parametrize("name", ["forwards", "in a case", "read at it"])
 def test_in_rows_of_computed_lengths(target: Target, name: str) -> None:
     check(target, name, {}, computed=True)
+
+
+@pytest.mark.planned
+@pytest.mark.parametrize("options", [{}, {"mapping": {"u": 2}}], ids=str)
+def test_last_points_of_rows_in_rows(target: Target, options: dict[str, Any]) -> None:
+    """Words of sentences, and a recurrence over the sentences' sums."""
+    with tp.Program() as program:
+        b = tp.dim("b")
+        s = tp.dim("s", lengths=tp.input("n", (), (b,), "int32"))
+        u = tp.dim("u", lengths=tp.input("m", (), (b, s), "int32"))
+        x, w = tp.input("x", (), (b, s, u)), tp.input("w", ())
+        h, g = tp.recurrent("h", (), (b, s, u)), tp.recurrent("g", (), (b, s))
+        h[b, s, 0] = x
+        h[b, s, u + 1] = tp.tanh(h + w / x) + x[b, s, u + 1]
+        kept = tp.cases((u < u.last, tp.log(x) * h), h)
+        sums = kept[b, s, :].sum()
+        g[b, 0] = sums
+        g[b, s + 1] = tp.tanh(g + w / x[b, s, 0]) + sums[b, s + 1]
+        tp.output("g", g)
+        for name, gradient in tp.grad((g * g)[:, :].sum(), {"dx": x, "dw": w}).items():
+            tp.output(name, gradient)
+    n, m = np.array([3, 0, 2], np.int32), np.array([[2, 3, 1], [1, 1, 1], [3, 2, 2]], np.int32)
+    there = (np.arange(3)[:, None] < n[:, None, None]) & (np.arange(3) < m[..., None])
+    words = np.where(np.arange(3) == m[..., None] - 1, 0, np.abs(numbers((3, 3, 3))) + 0.5)
+    given = np.where(there, words, np.nan).astype(np.float32)
+    outputs = target.agrees(program, tolerance=20, n=n, m=m, x=given, w=np.float32(0.7), options=options)
+    found = target.arrays(outputs)
+    assert np.isfinite(found["dx"]).all()
+    assert np.isfinite(found["dw"])
+
+
+def test_gradients_of_gradients(target: Target) -> None:
+    def program_of_rows(ragged: bool) -> tp.Program:
+        with tp.Program() as program:
+            b = tp.dim("b")
+            t = tp.dim("t", lengths=tp.input("n", (), (b,), "int32")) if ragged else tp.dim("t")
+            x = tp.input("x", (), (b, t))
+            h = definition(b, t, x, lambda h: tp.tanh(h + 1 / x) + x[b, t + 1], 1)
+            slope = tp.grad((h * h)[:, :].sum(), x)
+            tp.output("curvature", tp.grad((slope * slope)[:, :].sum(), x))
+        return program
+
+    n, x = np.array([3, 2], np.int32), np.array([[1, 2, 0], [1.5, 0, np.nan]], np.float32)
+    alone = tp.compile(program_of_rows(False), "reference")
+    expected = np.zeros((2, 3), np.float32)
+    for row, count in enumerate(n):
+        expected[row, :count] = alone(x=x[[row], :count])["curvature"][0]
+    target.agrees(program_of_rows(True), {"curvature": expected}, tolerance=20, n=n, x=x)
