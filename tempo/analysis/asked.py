@@ -78,6 +78,7 @@ class Asked:
         self.graph, self._boxes = graph, boxes
         self._ends = {last_of(end): end for end in ends}
         self._sent: dict[tuple[int, int, Condition], Condition] = {}
+        self._simplified: dict[int, Condition] = {}
 
     @cached_property
     def where(self) -> Mapping[int, Condition]:
@@ -133,7 +134,9 @@ class Asked:
         return self._value(tensors, self._simple(id).substitute({last: var(last) + 2 for last in self._ends}))
 
     def _simple(self, id: int) -> Condition:
-        return self._context(id).simplify_condition(over_counts(self.where[id]))
+        if id not in self._simplified:
+            self._simplified[id] = self._context(id).simplify_condition(over_counts(self.where[id]))
+        return self._simplified[id]
 
     # Where a node is asked for.
 
