@@ -143,7 +143,7 @@ def negative_error(node: Node, point: Iterable[int | Expr], shape: Iterable[int 
 
 
 def empty_error(node: Node, point: Iterable[int | Expr]) -> ShapeError:
-    operation = "mean" if node.attr("nonempty") else node.op.removeprefix("reduce_").removesuffix("_indices")
+    operation = node.attr("nonempty") or node.op.removeprefix("reduce_").removesuffix("_indices")
     needed = elements_needed(node)
     short = "an empty slice" if needed == 1 else f"a slice of fewer than {needed} elements"
     return ShapeError(

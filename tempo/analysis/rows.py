@@ -9,12 +9,12 @@ point shows 0 where it does not exist; that it does is checked before a run (see
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from tempo.analysis.reports import point_text, tensor_name
+from tempo.analysis.reports import elements_needed, point_text, tensor_name
 from tempo.errors import Location, SizeError, UnsupportedError
 from tempo.sdg.components import reached
 from tempo.sdg.graph import Case, Edge, Graph, IndexMap, Node, Output, Point, Slice, identity_map, substitute_index
@@ -173,30 +173,6 @@ def row_masks(graph: Graph, end: Output) -> Masks:
     return walk.masks
 
 
-_UNBOUNDED = frozenset(
-    (
-        *("div", "floordiv", "mod", "pow", "log", "log1p", "exp", "expm1", "sqrt", "rsqrt", "tan", "sinh", "cosh"),
-        *("asin", "acos", "acosh", "atanh", "atan2", "reduce_prod", "cumprod", "det", "solve", "cholesky"),
-        *("layer_norm", "rms_norm"),
-    )
-)
-
-
-def unbounded_reads(node: Node) -> Sequence[int]:
-    """The numbers of the operands for which an operator may not be finite, or not have a finite derivative, though all
-    that it is made of is."""
-    if node.op not in _UNBOUNDED or node.attr("epsilon"):
-        return ()
-    return range(node.op in ("div", "floordiv", "mod"), len(node.operands))  # a quotient by what it is divided
-
-
-@dataclass(frozen=True)
-class _MadeOf:
-    rows: tuple[Rows, ...]
-    is_unbounded: bool
-    begins: bool = False
-
-
 class Shown:
     """Where lengths are given: what nodes show of rows, and what they read of them."""
 
@@ -209,48 +185,6 @@ class Shown:
         shown = self._walk.shown.get(node.id, ())
         through = (self._walk.through.get((node.id, number), ()) for number in numbers)
         return () if all(set(each) == set(shown) for each in through) else shown
-
-    def astray(self, node: Node) -> tuple[Rows, ...]:
-        """The points that an operator is made of, itself or what it reads, of which some may not exist, if it may not
-        be finite there, or its derivative: nobody asks for it there, but 0 times that is no 0."""
-        made = self._made_of[node.id]
-        return made.rows if made.is_unbounded else ()
-
-    def begins_astray(self, node: Node) -> bool:
-        """Whether it is the operator itself that may not be, and not only what it reads."""
-        return self._made_of[node.id].begins
-
-    @cached_property
-    def _made_of(self) -> dict[int, _MadeOf]:
-        found: dict[int, _MadeOf] = {}
-        for node in self._walk.graph.operands_first():
-            is_operator = not node.is_nominal and node.op != "where"  # a selection is made of either side
-            found[node.id] = self._made(node, found) if is_operator else _MadeOf((), False)
-        return found
-
-    def _made(self, node: Node, found: Mapping[int, _MadeOf]) -> _MadeOf:
-        if node.attr("in_row"):  # at some point of the row, if it has one
-            shown = (each for each in self.read(node.operands[0]) if len(each.axes) == 1)
-            return _MadeOf(tuple(Rows((*each.map[:-1], Point(const(0))), ()) for each in shown), False)
-        operands = [self._made_by(node, number, found) for number in range(len(node.operands))]
-        rows = tuple(dict.fromkeys(each for operand in operands for each in operand.rows))
-        begins = any(operands[number].rows for number in unbounded_reads(node))
-        return _MadeOf(rows, begins or any(operand.is_unbounded for operand in operands), begins)
-
-    def _made_by(self, node: Node, number: int, found: Mapping[int, _MadeOf]) -> _MadeOf:
-        """What the operand shows, itself or what it is made of."""
-        edge, masks = node.operands[number], self._walk.masks.get((node.id, number), ())
-        rows, made = [mask.rows for mask in masks if not mask.rows.axes], found[edge.node]
-        moved = self.astray_through(edge, made.rows)
-        return _MadeOf((*rows, *moved), made.is_unbounded and bool(moved))
-
-    def astray_through(self, edge: Edge, rows: Iterable[Rows]) -> list[Rows]:
-        """The points that a producer is made of, as who reads it at a point sees them."""
-        domain = self._walk.graph.nodes[edge.node].domain
-        points = {symbol: index for symbol, index in zip(domain, edge.map) if isinstance(index, Point)}
-        if len(points) < len(edge.map):
-            return []
-        return [moved for each in rows if (moved := each.seen({}, points)) is not None]
 
     def read(self, edge: Edge) -> list[Rows]:
         """What the edge shows of rows along axes."""
@@ -265,7 +199,9 @@ def with_folds_apart(graph: Graph, means: Means) -> tuple[Graph, Means]:
         for node in (graph.nodes[id] for id in sorted(composites)):
             before = set(rewriter.nodes)
             take_apart(rewriter, node)
-            _hold_shifts(rewriter, [id for id in rewriter.nodes if id not in before or id == node.id])
+            made_of = [id for id in rewriter.nodes if id not in before or id == node.id]
+            _hold_shifts(rewriter, made_of)
+            _name_folds(rewriter, made_of, node)
         made = replace(graph, nodes=rewriter.nodes)
         means = {**means, **{id: found for id in made.nodes.keys() - graph.nodes.keys() if (found := _mean(made, id))}}
         graph = made
@@ -281,6 +217,13 @@ def _hold_shifts(rewriter: Rewriter, made: Collection[int]) -> None:
             for edge in node.operands
         )
         rewriter.nodes[id] = replace(node, operands=operands)
+
+
+def _name_folds(rewriter: Rewriter, made: Collection[int], composite: Node) -> None:
+    """Says of the folds that a composite is made of that they are its own, where it has no value of nothing."""
+    for node in (rewriter.nodes[id] for id in made if elements_needed(composite)):
+        if OPERATORS[node.op].kind == "reduction":
+            rewriter.nodes[node.id] = node.with_attrs(nonempty=composite.op)
 
 
 def _mean(graph: Graph, id: int) -> tuple[int, int] | None:
@@ -334,7 +277,7 @@ class _Walk:
         """What is kept of an edge must show no rows: nobody folds it."""
         for rows in self.seen(edge, reader):
             if rows.axes:
-                raise self._other_rows(edge, reader)
+                raise self._kept(node, edge, reader)
             self._mask(node, number, rows, 0)
 
     def seen(self, edge: Edge, reader: Location | None) -> Iterator[Rows]:
@@ -430,6 +373,15 @@ class _Walk:
             self._mask(node.id, number, rows, neutral)
         if not is_folded:
             yield Rows(rows.map, tuple(axis for factor in seen.values() if (axis := factor.result) is not None))
+
+    def _kept(self, node: int, edge: Edge, reader: Location | None) -> UnsupportedError:
+        """For what is kept of points, by a definition, an output, or for where a loop ends."""
+        error = self._other_rows(edge, reader)
+        if not self.is_given or node == OUTPUTS or not self.graph.nodes[node].is_last:
+            return error
+        along = self.graph.nodes[node].attr("along").name
+        hint = f"fold them at each point of {along}, and read at {along}.last what that gives"
+        return UnsupportedError(error.message, location=error.location, hint=hint)
 
     def _other_rows(self, edge: Edge, reader: Location | None) -> UnsupportedError:
         producer, names = self.graph.nodes[edge.node], ", ".join(symbol.name for symbol in self.end.rows)

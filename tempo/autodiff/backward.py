@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 from tempo import dtypes
+from tempo.analysis.asked import Asked
 from tempo.analysis.demand.demand import demand
 from tempo.analysis.rows import Mask, Rows, Shown, exists, is_ragged, row_masks, selected
 from tempo.autodiff.nodes import Guarded, Nodes, pulled_back
@@ -96,7 +97,8 @@ class Backward:
             Output(f"seed {at}", each.edge, each.domain, self.graph.seen_type(each.edge), each.domain)
             for at, each in enumerate(self.seeds)
         )
-        return Graph(self.graph.dims, nodes, tuple(roots))
+        guards, last_reads = self.graph.guards, self.graph.last_reads
+        return Graph(self.graph.dims, nodes, tuple(roots), guards=guards, last_reads=last_reads)
 
     def region(self, id: int, condition: Condition = TRUE) -> GuardedBox:
         return GuardedBox(self.graph.domain_dims(self.graph.nodes[id]), self.boxes[id], condition)
@@ -149,9 +151,10 @@ class Backward:
             region = self.region(node.id)
             where = region.context().simplify_condition(guard & condition)
             is_cyclic = self.cycle[node.id] == self.cycle[edge.node]
-            for shown in self._shown:
-                read = shown.read(edge) if not node.attr("in_row") else ()  # else it gives to points that there are
-                part = self._in_rows(shown, (*read, *shown.astray(node)), part)
+            for shown in self._shown if not node.attr("in_row") else ():  # else it gives to points that there are
+                part = self._in_rows(shown, shown.read(edge), part)
+            if node.id in self._astray:
+                part = self._where_asked(node.id, part)
             self._send(part, edge, GuardedBox(region.dims, region.box, where), is_cyclic)
 
     def _masked(self, node: Node, condition: Condition, cotangent: Edge) -> Edge:
@@ -176,10 +179,27 @@ class Backward:
 
     @cached_property
     def _shown(self) -> list[Shown]:
-        if not self.graph.ragged:
-            return []
-        alone = self.alone(_marked_as_copies(self.graph))
-        return [Shown(alone, end) for end in self.graph.ragged.values()]
+        return [Shown(self._alone, end) for end in self.graph.ragged.values()]
+
+    @cached_property
+    def _alone(self) -> Graph:
+        return self.alone(_marked_as_copies(self.graph))
+
+    @cached_property
+    def _asked(self) -> Asked:
+        boxes = {id: found.box.condition() for id, found in demand(self._alone).items()}
+        return Asked(self._alone, boxes, self.graph.ragged.values())
+
+    @cached_property
+    def _astray(self) -> frozenset[int]:
+        return self._asked.astray if self.graph.ragged else frozenset()
+
+    def _where_asked(self, id: int, part: Edge) -> Edge:
+        """Zeros where no point that exists asks for the node: 0 times what is not finite is no 0."""
+        zero = self.nodes.constant(0, self.nodes.dtype(part))
+        found = self.nodes.apply("where", self._asked.holds(self.nodes, id), part, zero, in_row=True)
+        self.nodes.guards[found.node] = self._asked.where[id]
+        return found
 
     def _parts(self, node: Node, cotangent: Edge) -> Iterator[tuple[Condition, Edge, Edge]]:
         """For every active read: under which condition, through which edge, and the cotangent of what it sees."""

@@ -25,13 +25,14 @@ class Nodes(Tensors):
     def __init__(self, graph: Graph, location: Location | None) -> None:
         super().__init__(Rewriter(graph), location)
         self.graph = graph
+        self.guards = dict(graph.guards)
 
     @property
     def nodes(self) -> dict[int, Node]:
         return self.rewriter.nodes
 
     def finished(self) -> Graph:
-        return replace(self.graph, nodes=self.nodes)
+        return replace(self.graph, nodes=self.nodes, guards=self.guards)
 
     def identity(self, id: int) -> Edge:
         return self.rewriter.identity(id)

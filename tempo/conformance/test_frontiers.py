@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import tempo as tp
+from tempo.conformance.rows_of_lengths import LENGTHS, STATEMENTS, Statement, check
 from tempo.conformance.target import Array, Target, numbers, typical
-from tempo.conformance.test_ragged import LENGTHS, STATEMENTS, Statement, check
 
 HERE = Path(__file__).name
 WIDTH, LABELS, LEVELS, ROOM = 2, 5, 5, 8

@@ -316,6 +316,11 @@ def all_rows_kept(b: tp.Dim, t: tp.Dim, s: tp.Dim, x: tp.RecurrentTensor) -> Non
     tp.output("y", (x[:, t] * 2)[t.last])
 
 
+def folded_behind_it(b: tp.Dim, t: tp.Dim, s: tp.Dim, x: tp.RecurrentTensor) -> None:
+    u = tp.dim("u", lengths=tp.input("n", (), (b,), "int32"))
+    tp.output("y", (x * tp.input("z", (), (b, u)))[b, t.last, :].sum())
+
+
 REFUSED: dict[Callable[..., None], tuple[type[tp.TempoError], str]] = {
     in_the_loop: (tp.UnsupportedError, "is known when the loop over t has ended"),
     on_the_way: (tp.UnsupportedError, "is known when the loop over t has ended"),
@@ -326,6 +331,7 @@ REFUSED: dict[Callable[..., None], tuple[type[tp.TempoError], str]] = {
     a_case: (tp.IndexExpressionError, "is known when the loop over t has ended"),
     a_definition: (tp.IndexExpressionError, "is known when the loop over t has ended"),
     a_condition: (tp.IndexExpressionError, "is known when the loop over t has ended"),
+    folded_behind_it: (tp.UnsupportedError, "fold them at each point of t, and read at t.last what that gives"),
     all_rows_kept: (tp.UnsupportedError, "is read at other points of b"),
 }
 
@@ -352,6 +358,20 @@ def test_what_is_refused_is_refused_at_its_line(target: Target, reads: Callable[
 
 
 @pytest.mark.one_configuration
+def test_rows_are_folded_before_the_last_point_is_read(target: Target) -> None:
+    n, z = np.array([2, 0, 1, 3], np.int32), numbers((4, 3))
+    with tp.Program() as program:
+        b, t = tp.dims("b t")
+        x = halves(b, t)
+        tp.stop_when(t, x < 0.3, each=b)
+        u = tp.dim("u", lengths=tp.input("n", (), (b,), "int32"))
+        folded = (x * tp.input("z", (), (b, u)))[b, t, :].sum()
+        tp.output("y", folded[b, t.last])
+    sums = np.where(np.arange(3) < n[:, None], z, 0).sum(1)
+    expected = {"y": START * 0.5 ** (LENGTHS - 1) * sums}
+    target.agrees(program, expected, start=START, sizes={"t": 5}, n=n, z=z)
+
+
 def test_before_the_stop_is_written_the_last_point_is_that_of_the_size(target: Target) -> None:
     with tp.Program() as program:
         b, t = tp.dim("b", 3), tp.dim("t", 6)

@@ -5,8 +5,7 @@ What such a program means is what it means for each row alone, as a dense progra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -14,270 +13,20 @@ import numpy as np
 import pytest
 
 import tempo as tp
-from tempo.conformance.target import Array, Target, numbers, typical
-
-SIZE, WIDTH = 5, 3
-LENGTHS = {
-    "some": [3, 1, 4, 2],
-    "one": [1, 1, 1, 1],
-    "an empty row": [2, 0, 5, 1],
-    "all": [5, 5, 5, 5],
-    "none": [0, 0, 0, 0],
-}
-
-
-class Row:
-    """A row, in a program with lengths, which may be `computed`, or in one of the row's size: what statements are
-    written with."""
-
-    def __init__(self, ragged: bool, computed: bool = False) -> None:
-        self.b, self.ragged = tp.dim("b"), ragged
-        n = tp.input("n", (), (self.b,), "int32") if ragged else None
-        self.t = tp.dim("t") if n is None else tp.dim("t", lengths=n * 1 if computed else n)
-        self.x = tp.input("x", (WIDTH,), (self.b, self.t))
-        self.w = tp.input("w", (WIDTH, WIDTH))
-        self.made = [self.x, self.x * self.w[...].sum(axis=0)]
-
-    def points(self, start: Any = 0, stop: Any = None) -> slice:
-        """What is behind the end of the arrays is cut off a slice by itself, where rows have lengths."""
-        end = self.t.size if stop is None else stop
-        return slice(start, end if self.ragged else tp.min(end, self.t.size))
-
-    def recurrent(self, name: str) -> tp.RecurrentTensor:
-        return tp.recurrent(name, (WIDTH,), (self.b, self.t))
-
-
-Statement = Callable[[Row, tp.RecurrentTensor, str], tp.RecurrentTensor]
-
-
-def forwards(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    b, t, h = row.b, row.t, row.recurrent(name)
-    h[b, 0] = x
-    h[b, t + 1] = tp.tanh(row.w @ h + x[b, t + 1])
-    return h
-
-
-def backwards(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    b, t, h = row.b, row.t, row.recurrent(name)
-    h[b, t.last] = x
-    h[b, t] = tp.tanh(row.w @ h[b, t + 1] + x)
-    return h
-
-
-def shifted_left(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    b, t, h = row.b, row.t, row.recurrent(name)
-    h[b, t - 1] = x * 2
-    h[b, t] = x - 1
-    return h
-
-
-def from_the_end(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    return tp.cases((row.t >= row.t.last - 1, x * 3), x[row.b, row.t + 2])
-
-
-def ahead(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    return tp.cases((row.t < row.t.last, tp.sin(x[row.b, row.t + 1])), 0.5)
-
-
-def reversed_(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    return x[row.b, row.t.last - row.t] * tp.as_tensor(row.t.last - 2 * row.t)
-
-
-def window(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    return x[row.b, row.points(tp.max(row.t - 1, 0), row.t + 2)].sum(axis=0)
-
-
-def so_far(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    return x[row.b, 0 : row.t + 1].max(axis=0) + x[row.b, row.t :].sum(axis=0)
-
-
-def attention(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    keys = x[row.b, row.points()]
-    return tp.softmax(keys @ (row.w @ x)) @ keys
-
-
-def mean(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    return x - x[row.b, row.points()].mean(axis=0)
-
-
-def normed(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    """Smooth: after it elements are almost equal, and rounding would say which of them is the greatest."""
-    seen = x[row.b, row.points()]
-    return x / (1 + seen.var(axis=0)) + tp.logsumexp(seen, axis=(0, 1))
-
-
-def pooled(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    every = tp.cumsum(x[row.b, row.points()], axis=0)
-    return x * tp.cases((row.t.last >= 0, x[row.b, row.t.last]), 0.0) + every.sum(axis=0)
-
-
-def biased(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    """What is no row's meets rows, and is added up over them."""
-    seen = x[row.b, row.points()] @ row.w + row.w.sum(axis=0)
-    return x + tp.sin(row.w.sum(axis=1)) + (seen * seen).sum(axis=0) + seen.mean(axis=0)
-
-
-def crossed(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    """Rows meet rows along other axes."""
-    seen = x[row.b, row.points()].sum(axis=1)
-    both = tp.sin(seen).reshape(-1, 1) + seen.reshape(1, -1) * row.w.sum()
-    return x * both.sum()
-
-
-def twice_asked(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    b, t = row.b, row.t
-    inner = tp.cases((t < t.last - 1, x[b, t + 2]), x[b, t + 1] * 2)
-    return tp.cases((t < t.last, inner), 0.5)
-
-
-def mirrored(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    b, t, h = row.b, row.t, row.recurrent(name)
-    h[b, t.last] = x
-    h[b, t - 1] = h * 0.5 + x
-    return h
-
-
-def in_zones(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    b, t, h = row.b, row.t, row.recurrent(name)
-    h[t == t.last - 1] = x * 3
-    h[t + 1 < t.size] = x + 1
-    h[b, t] = x - 1
-    return h
-
-
-def in_turn(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    """A case is read where none before it holds."""
-    b, t, h = row.b, row.t, row.recurrent(name)
-    h[b, t.last] = x
-    h[b, t.last - 1] = x * 2
-    h[b, t] = h[b, t + 2] * 0.5 + x
-    return h
-
-
-def squares(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    """Slices whose gradients meet points in other ways than sums do."""
-    b, t = row.b, row.t
-    every, around = x[b, row.points()], x[b, row.points(tp.max(t - 1, 0), t + 2)]
-    scanned = tp.cumsum(every, axis=0)
-    return (around * around).sum(axis=0) + tp.logsumexp(x[b, t:], axis=0) + (scanned * scanned).sum(axis=0)
-
-
-def normalized(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    """Composites that fold a row inside."""
-    seen = x[row.b, row.points()] + row.w.sum(axis=0)
-    scaled = tp.layer_norm(seen, axis=0) * seen
-    return x + scaled.sum(axis=0) + tp.log_softmax(seen, axis=0).sum(axis=0) + tp.logsumexp(seen, axis=(0, 1))
-
-
-def looked_up(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    """Indices of a whole row, which behind it are anything."""
-    ids = tp.clip(x[row.b, row.points()].sum(axis=1), -1e9, 1e9).astype("int32") % WIDTH
-    return x * tp.take(row.w, ids, axis=0).sum(axis=0) + tp.ones_like(x[row.b, row.points()]).sum(axis=0)
-
-
-def positions(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    return x * tp.as_tensor(row.t == row.t.last) + tp.as_tensor(row.t.last // 2 + row.t % 2)
-
-
-def picked(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    """At indices that the run makes: one, some, and one for each point of the row."""
-    b, t, count = row.b, row.t, tp.maximum(tp.as_tensor(row.t.last) + 1, 1)
-    at = (tp.as_tensor(t) * 2 + 1) % count
-    some = x.gather(t, tp.stack([at, count - 1 - at, at * 0]))
-    every = x.gather(t, at[b, row.points()] if row.ragged else at[row.points()])
-    return x.gather(t, at, within=row.points()) * 0.5 + (some * some).sum(axis=0) + tp.sin(every).sum(axis=0)
-
-
-def picked_behind(row: Row, x: tp.RecurrentTensor, name: str) -> tp.RecurrentTensor:
-    """Half way to the end of the row, in a recurrence and for it."""
-    b, t, h = row.b, row.t, row.recurrent(name)
-    seen = x.gather(t, tp.as_tensor(t) + tp.as_tensor(t.last - t + 1) // 2, within=row.points(t))
-    h[b, 0] = seen
-    h[b, t + 1] = tp.tanh(h + seen[b, t + 1])
-    return h
-
-
-STATEMENTS: Sequence[Statement] = (
-    forwards, backwards, in_turn, shifted_left, from_the_end, ahead, reversed_, window, so_far, attention, mean, normed,
-    pooled, biased, crossed, twice_asked, mirrored, squares, normalized, looked_up, positions, picked, picked_behind,
-)  # fmt: skip
-
-
-def program_of(statements: Sequence[tuple[Statement, int]], ragged: bool, computed: bool = False) -> tp.Program:
-    """Each statement reads what is so many before it. Gradients are those of a loss over all rows."""
-    with tp.Program("ragged" if ragged else "dense") as program:
-        row = Row(ragged, computed)
-        for number, (statement, before) in enumerate(statements):
-            row.made.append(statement(row, row.made[-1 - before % len(row.made)], f"h{number}"))
-            tp.output(f"y{number}", row.made[-1])
-        last = row.made[-1]
-        losses = (last * last * 0.1)[row.b, row.points()].sum()
-        loss = losses[0 : row.b.size].sum()
-        dx, dw = tp.grad(loss, [row.x, row.w])
-        shown = {"losses": losses, "loss": loss} if len(statements) % 2 else {}  # gradients alone ask for the others
-        for name, value in {**shown, "dx": dx, "dw": dw}.items():
-            tp.output(name, value)
-    return program
-
-
-def by_row(dense: tp.Program, lengths: Sequence[int], x: Array, w: Array) -> dict[str, Array]:
-    """The dense program for each row, put together."""
-    run = tp.compile(dense, backend="reference")
-    outputs = {row: run(x=x[row : row + 1, :count], w=w) for row, count in enumerate(lengths) if count}
-    names = [name for name in dense.builder.outputs if name.role == "output"]
-    found: dict[str, Array] = {}
-    for name in (port.name for port in names):
-        parts = {row: np.asarray(each[name]) for row, each in outputs.items()}
-        if name in ("loss", "dw"):
-            found[name] = sum(parts.values(), np.zeros((WIDTH, WIDTH) if name == "dw" else (), np.float32))
-            continue
-        found[name] = np.zeros(x.shape[:1] if name == "losses" else x.shape, np.float32)
-        for row, part in parts.items():
-            found[name][row : row + 1][tuple(map(slice, part.shape))] = part
-    return found
-
-
-def check(
-    target: Target,
-    statements: Sequence[tuple[Statement, int]],
-    lengths: Sequence[int],
-    options: Mapping[str, Any] | None = None,
-    computed: bool = False,
-) -> None:
-    n = np.array(lengths, np.int32)
-    x, w = numbers((len(n), SIZE, WIDTH)), numbers((WIDTH, WIDTH)) * 0.5
-    inside = np.arange(SIZE)[None, :, None] < n[:, None, None]
-    expected = by_row(program_of(statements, ragged=False), lengths, x, w)
-    given = np.where(inside, x, np.nan).astype(np.float32)  # nobody sees what lies behind a row
-    program = program_of(statements, True, computed)
-    outputs = target.compile(program, **(options or {}))(n=n, x=given, w=w)
-    np.testing.assert_array_equal(outputs.lengths["t"], n)
-    meant = tp.compile(program, backend="reference")(n=n, x=given, w=w)
-    for name, array in target.arrays(outputs).items():
-        for wanted in (expected[name], meant[name]):  # relative to the greatest: gradients cancel out, some to nothing
-            close = max(1e-4 * np.abs(wanted).max(initial=0), 1e-6)
-            np.testing.assert_allclose(array, wanted, rtol=1e-4, atol=close, err_msg=name)
-
-
-PACKED = {"mapping": {"t": 2}}
-"""Points of recurrences in tiles of two, whatever that costs."""
-
-
-@pytest.mark.planned
-@pytest.mark.parametrize("name", LENGTHS)
-def test_both_ways_packed(target: Target, name: str) -> None:
-    check(target, [(forwards, 0), (backwards, 1), (biased, 0)], LENGTHS[name], PACKED)
-
-
-@pytest.mark.planned
-@pytest.mark.parametrize("seed", typical(range(60), range(4)))
-def test_random_programs_packed(target: Target, seed: int) -> None:
-    random = Random(seed)
-    ways: Sequence[Statement] = (forwards, backwards)
-    found = [(random.choice(ways), random.randint(0, 3))]
-    found += [(random.choice(STATEMENTS), random.randint(0, 3)) for _ in range(random.randint(1, 3))]
-    random.shuffle(found)
-    check(target, found, [random.randint(0, SIZE) for _ in range(random.randint(1, 4))], PACKED)
+from tempo.conformance.rows_of_lengths import (
+    LENGTHS,
+    SIZE,
+    STATEMENTS,
+    WIDTH,
+    Statement,
+    attention,
+    backwards,
+    check,
+    over_rows,
+    program_of,
+    rows_of,
+)
+from tempo.conformance.target import Target, numbers, typical
 
 
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda each: each.__name__)
@@ -290,21 +39,6 @@ def test_random_programs(target: Target, seed: int) -> None:
     random = Random(seed)
     statements = [(random.choice(STATEMENTS), random.randint(0, 3)) for _ in range(random.randint(2, 4))]
     check(target, statements, [random.randint(0, SIZE) for _ in range(random.randint(1, 4))])
-
-
-def rows_of() -> tuple[dict[str, Any], Array]:
-    """Inputs, with NaN behind the end of a row, and which points there are."""
-    n = np.array([3, 1, 0, 2], np.int32)
-    inside = np.arange(4) < n[:, None]
-    return {"n": n, "x": np.where(inside, numbers((4, 4)), np.nan).astype(np.float32)}, inside
-
-
-def over_rows(make: Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor], Any], name: str = "rows") -> tp.Program:
-    with tp.Program(name) as program:
-        b = tp.dim("b")
-        t = tp.dim("t", lengths=tp.input("n", (), (b,), "int32"))
-        tp.output("y", make(b, t, tp.input("x", (), (b, t))))
-    return program
 
 
 def test_folds_of_rows_count_points(target: Target) -> None:
@@ -454,108 +188,6 @@ def test_reads_of_other_dims_beside_the_last_point(target: Target) -> None:
     target.agrees(program, expected, n=np.array([3, 2], np.int32), x=given)
 
 
-@pytest.mark.planned
-def test_points_of_another_row_are_not_packed_as_the_own(target: Target) -> None:
-    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
-        h = tp.recurrent("h", (), (b, t))
-        h[b, 0] = x
-        h[b, t] = h[tp.max(b - 1, 0), t - 1] * 0.5 + x
-        return h
-
-    target.agrees(over_rows(make), options=PACKED, n=np.array([4, 2, 1], np.int32), x=numbers((3, 4)))
-
-
-@pytest.mark.planned
-def test_what_lies_between_two_ways_is_packed_once(target: Target) -> None:
-    """It is made of one recurrence for the other one, which belongs to both."""
-
-    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
-        h, k = tp.recurrent("h", (), (b, t)), tp.recurrent("k", (), (b, t))
-        h[b, 0] = x
-        h[b, t] = tp.sin(h[b, t - 1]) + x
-        between = tp.tanh(h * 2)
-        k[b, t.last] = between
-        k[b, t] = tp.sin(k[b, t + 1]) + between + 2
-        return k
-
-    def other(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
-        h, k = tp.recurrent("h", (), (b, t)), tp.recurrent("k", (), (b, t))
-        k[b, t.last] = x
-        k[b, t] = tp.sin(k[b, t + 1]) + x
-        between = tp.exp(-k)
-        h[b, 0] = between
-        h[b, t] = tp.sin(h[b, t - 1]) + tp.cos(between) + 2
-        return h
-
-    for made, options in product((make, other), (PACKED, {})):
-        target.agrees(over_rows(made), options=options, n=np.array([4, 2, 1], np.int32), x=numbers((3, 4)))
-
-
-@pytest.mark.planned
-def test_what_is_made_of_points_is_read_where_it_is_asked_for(target: Target) -> None:
-    """Two recurrences in one loop of tiles: the second reads, of what is made of the first, the point behind, too."""
-
-    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
-        h, g = tp.recurrent("h", (), (b, t)), tp.recurrent("g", (), (b, t))
-        h[b, 0] = x
-        h[b, t] = tp.sin(h[b, t - 1]) + x
-        made = tp.tanh(h)
-        g[b, 0] = made
-        g[b, t + 1] = g * 0.5 + made[b, t + 1] + made
-        return g
-
-    target.agrees(over_rows(make), options=PACKED, n=np.array([4, 2, 1], np.int32), x=numbers((3, 4)))
-
-
-@pytest.mark.planned
-@pytest.mark.parametrize("options", [{}, PACKED], ids=str)
-def test_a_recurrence_that_sees_its_whole_row(target: Target, options: dict[str, Any]) -> None:
-    """Where that ends is not known of the points of a tile."""
-
-    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
-        h, keys = tp.recurrent("h", (), (b, t)), x[b, :]
-        h[b, 0] = x
-        h[b, t + 1] = tp.tanh(tp.softmax(keys * h) @ keys + x[b, t + 1])
-        tp.output("gradient", tp.grad((h * h)[:, :].sum(), x))
-        return h
-
-    inputs, _ = rows_of()
-    target.agrees(over_rows(make), options=options, tolerance=5, **inputs)
-
-
-@pytest.mark.planned
-@pytest.mark.parametrize("tiles", [{}, {"t": 2}, {"t": 2, "u": 3}], ids=str)
-@pytest.mark.parametrize("way", ["at a point", "of both", "whole"])
-def test_a_recurrence_along_rows_that_sees_other_rows(target: Target, way: str, tiles: dict[str, int]) -> None:
-    with tp.Program() as program:
-        b = tp.dim("b")
-        t = tp.dim("t", lengths=tp.input("n", (), (b,), "int32"))
-        u = tp.dim("u", lengths=tp.input("m", (), (b,), "int32"))
-        x, y, w = tp.input("x", (), (b, t)), tp.input("y", (), (b, u)), tp.input("w", ())
-        both = tp.input("both", (), (b, t, u))
-        if way == "whole":
-            h = tp.recurrent("h", (), (b, t))
-            seen: dict[str, Any] = {"at": (y[b, :] * w).sum()}
-        else:
-            h = tp.recurrent("h", (), (b, t, u))
-            seen = {"at": y * w if way == "at a point" else both * w}
-        after = (b, t + 1, u) if way != "whole" else (b, t + 1)
-        at = seen["at"][after] if way == "of both" else seen["at"]
-        h[(b, 0, *after[2:])] = x + 0 * seen["at"]
-        h[after] = tp.tanh(h * w + at + x[b, t + 1])
-        tp.output("h", h)
-        loss = (h * h)[(b, *[slice(None)] * (len(after) - 1))].sum()[:].sum()
-        for name, gradient in zip(("dx", "dy", "dw"), tp.grad(loss, [x, y, w])):
-            tp.output(name, gradient)
-    n, m = np.array([3, 0, 1, 4], np.int32), np.array([2, 1, 0, 3], np.int32)
-    inside, there = np.arange(4) < n[:, None], np.arange(3) < m[:, None]
-    given = {"x": np.where(inside, numbers((4, 4)), np.nan), "y": np.where(there, numbers((4, 3), seed=1), np.nan)}
-    given["both"] = np.where(inside[..., None] & there[:, None], numbers((4, 4, 3), seed=2), np.nan)
-    arrays: dict[str, Any] = {name: array.astype(np.float32) for name, array in given.items()}
-    options = {"mapping": tiles} if tiles else {}
-    target.agrees(program, options=options, tolerance=20, n=n, m=m, w=np.float32(0.5), **arrays)
-
-
 @pytest.mark.parametrize("least", [0, 1])
 @pytest.mark.parametrize("way", ["forwards", "backwards"])
 def test_gradients_of_two_recurrences_that_read_one_another(target: Target, way: str, least: int) -> None:
@@ -620,78 +252,11 @@ def test_reads_from_the_last_point_under_a_case_of_long_rows(target: Target) -> 
     target.agrees(over_rows(make), expected, **inputs)
 
 
-@pytest.mark.planned
-@pytest.mark.parametrize("lanes", [2, 16])
-@pytest.mark.parametrize("is_everywhere", [True, False])
-def test_points_of_a_tile_that_nobody_asks_for_have_numbers(target: Target, lanes: int, is_everywhere: bool) -> None:
-    """`g` is asked for behind the first points of rows, and a tile has some of these."""
-
-    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
-        h, g = tp.recurrent("h", (), (b, t)), tp.recurrent("g", (), (b, t))
-        h[b, t.last] = g[b, t.last] = x
-        h[b, t] = tp.tanh(g[b, t + 1] + x)
-        g[b, t] = tp.sin(h[b, t + 1] + (x if is_everywhere else 1 / x))
-        tp.output("gradient", tp.grad(tp.sin(h)[:, :].sum(), x))
-        return h
-
-    n = np.array([4, 1, 0, 3], np.int32)
-    x = np.where(np.arange(4) < n[:, None], np.abs(numbers((4, 4))) + 0.5, np.nan).astype(np.float32)
-    target.agrees(over_rows(make), tolerance=5, n=n, x=x, options={"mapping": {"t": lanes}})
-
-
-def definition(
-    b: tp.Dim, t: tp.Dim, first: tp.RecurrentTensor, step: Callable[[tp.RecurrentTensor], Any], by: int
-) -> tp.RecurrentTensor:
-    """Forwards from the first point, or with steps `by` no points backwards from the last one."""
-    h = tp.recurrent("h", (), (b, t))
-    h[b, 0 if by else t.last] = first
-    h[b, t + by] = step(h)
-    return h
-
-
 def but_at_the_end(b: tp.Dim, t: tp.Dim, value: tp.RecurrentTensor) -> tp.RecurrentTensor:
     h = tp.recurrent("h", (), (b, t))
     h[t + 1 < t.size] = value
     h[b, t] = 0.0
     return h
-
-
-NOT_AT_0: dict[str, Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor, tp.RecurrentTensor], tp.RecurrentTensor]] = {
-    "in a case": lambda b, t, x, w: tp.cases((t < t.last, tp.log(x[b, t + 1]) * w), x),
-    "further on": lambda b, t, x, w: tp.cases((t < t.last, tp.exp(x) / (x[b, t + 1] * w) * x), x),
-    "from the last": lambda b, t, x, w: tp.cases((t.last >= 1, tp.log(x[b, t.last - 1]) * w), x),
-    "of the row": lambda b, t, x, w: tp.cases((t.last >= 0, x[b, :].max() / x[b, t.last] * w), 0),
-    "forwards": lambda b, t, x, w: definition(b, t, x, lambda h: tp.tanh(h + tp.sqrt(x[b, t + 1] * w)), 1),
-    "products forwards": lambda b, t, x, w: definition(b, t, x, lambda h: tp.tanh(h * (w / x[b, t + 1])), 1),
-    "backwards": lambda b, t, x, w: definition(b, t, x * w, lambda h: tp.tanh(h[b, t + 1] / x[b, t + 1]), 0),
-    "running product": lambda b, t, x, w: tp.cases(
-        (t < t.last, tp.cumprod(tp.stack([x, w * x[b, t + 1], x]), axis=0).sum()), x
-    ),
-}
-
-
-@pytest.mark.planned
-@pytest.mark.parametrize("options", [{}, PACKED], ids=str)
-@pytest.mark.parametrize("name", NOT_AT_0)
-def test_gradients_of_what_has_none_at_0(target: Target, name: str, options: dict[str, Any]) -> None:
-    """Behind a row a read shows 0, which has no derivative: nobody asks for what is made of it."""
-    with tp.Program() as program:
-        b = tp.dim("b")
-        t = tp.dim("t", lengths=tp.input("n", (), (b,), "int32"))
-        x, w = tp.input("x", (), (b, t)), tp.input("w", ())
-        y = NOT_AT_0[name](b, t, x, w)
-        dx, dw = tp.grad((y * y)[tuple(slice(None) for _ in y.domain)].sum(), [x, w])  # of all points of y
-        tp.output("dx", dx)
-        tp.output("dw", dw)
-    n, w_ = np.array([3, 1, 0, 4], np.int32), np.float32(0.7)
-    inside = np.arange(4) < n[:, None]
-    given = np.where(inside, np.abs(numbers((4, 4))) + 0.5, np.nan).astype(np.float32)
-    meaning = tp.compile(program, "reference")
-    alone = [meaning(n=n[[row]], x=given[[row], :count], w=w_) for row, count in enumerate(n) if count]
-    dx_ = np.zeros((4, 4), np.float32)
-    dx_[inside] = np.concatenate([each["dx"][0] for each in alone])
-    expected = {"dx": dx_, "dw": sum(each["dw"] for each in alone)}
-    target.agrees(program, expected, tolerance=5, n=n, x=given, w=w_, options=options)
 
 
 def test_folds_ask_for_the_points_that_they_fold(target: Target) -> None:
@@ -756,6 +321,20 @@ def test_gradients_of_two_recurrences_over_rows_of_one_point(target: Target, siz
     target.agrees(program, n=np.full(2, size, np.int32), x=numbers((2, size, 3)), w=numbers((3, 3)))
 
 
+def test_softmaxes_of_rows_that_are_not_empty(target: Target) -> None:
+    inputs, inside = rows_of()
+
+    def make(b: tp.Dim, t: tp.Dim, x: tp.RecurrentTensor) -> tp.RecurrentTensor:
+        rest = tp.cases((t < t.last, tp.logsumexp(x[b, t + 1 :])), 0.0)
+        tp.output("gradient", tp.grad(tp.sin(rest)[:, :].sum(), x))
+        return tp.cases((t.last >= 0, (tp.softmax(x[b, :]) * x[b, :]).sum()), -1.0)
+
+    x = np.where(inside, inputs["x"], -np.inf)
+    weights = np.exp(x[[0, 1, 3]])
+    found = (weights / weights.sum(1, keepdims=True) * np.where(inside, inputs["x"], 0)[[0, 1, 3]]).sum(1)
+    target.agrees(over_rows(make), {"y": [*found[:2], -1, found[2]]}, tolerance=5, **inputs)
+
+
 def test_sums_of_empty_rows_beside_means(target: Target) -> None:
     inputs, inside = rows_of()
 
@@ -806,6 +385,16 @@ WRONG: dict[str, tuple[Callable[[tp.Dim, tp.Dim, tp.RecurrentTensor], Any], type
     "another row": (lambda b, t, x: x[0, t], tp.DomainError, r"x\[b = 0, t = 3\].*the row b = 0 has 3 points"),
     "a maximum of none": (lambda b, t, x: x[b, :].max(), tp.ShapeError, "max over an empty slice at b = 2"),
     "a mean of none": (lambda b, t, x: x[b, :].mean(), tp.ShapeError, "mean over an empty slice at b = 2"),
+    "a softmax of none": (
+        lambda b, t, x: (tp.softmax(x[b, :]) * x[b, :]).sum(),
+        tp.ShapeError,
+        r"softmax over an empty slice at b = 2(?s:.*)tp.softmax\(x",
+    ),
+    "a logarithm of none": (
+        lambda b, t, x: tp.grad(tp.logsumexp(x[b, :]), x),
+        tp.ShapeError,
+        "logsumexp over an empty slice at b = 2",
+    ),
     "up to the last but one": (lambda b, t, x: x[b, :-1].sum(), tp.IndexExpressionError, "from the end of the arrays"),
     "the second half": (
         lambda b, t, x: x[b, t.size // 2 :].sum(),

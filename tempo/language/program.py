@@ -175,7 +175,6 @@ class Program:
         made = Program(self.name)
         made.builder.dims, made._dims = graph.dims, dict(self._dims)
         made.builder.means = {id: each for id, each in self.builder.means.items() if id in graph.nodes}
-        made.builder.guards, made.builder.last_reads = self.builder.guards, self.builder.last_reads
         specs = {name: self.parameters[name] for name in parameters}
         made._finished = (made.builder.changes, graph, graph, specs)
         return made
@@ -238,7 +237,14 @@ class Program:
                 ended = [replace(node, cases=without_lasts(self, node.cases, node.domain)) for node in merges]
             nodes = {**self.builder.nodes, **changed, **{node.id: node for node in ended}}
             outputs = (*self.builder.outputs.values(), *(output for _, output, _ in finished))
-            declared = Graph(self.builder.dims, dict(sorted(nodes.items())), outputs, tuple(self.builder.sinks))
+            declared = Graph(
+                self.builder.dims,
+                dict(sorted(nodes.items())),
+                outputs,
+                tuple(self.builder.sinks),
+                dict(self.builder.guards),
+                dict(self.builder.last_reads),
+            )
             if declared.ragged:
                 declared = with_counts(*with_folds_apart(with_own_points(declared), self.builder.means))
 
@@ -335,9 +341,9 @@ def dim(name: str, size: int | IndexExpression | None = None, *, lengths: Recurr
     are the lengths. Rows may be points of other rows (sentences of a document, words of each of them): those that are
     not there have no points, whatever their lengths say. `t.last` is a row's last point: of the row that is read, where
     it is an index (`x[0, t.last]`), of the own one in a condition. `t.size` stays the size of the arrays.
-    A read behind a row's end is a `DomainError`, a maximum or mean of an empty row a `ShapeError`, lengths out of range
-    are a `SizeError`: before the program runs where lengths are inputs, else when it has run. Lengths that depend on
-    the points of their own row are a `CycleError`.
+    A read behind a row's end is a `DomainError`, a maximum, mean or softmax of an empty row a `ShapeError`, lengths out
+    of range are a `SizeError`: before the program runs where lengths are inputs, else when it has run. Lengths that
+    depend on the points of their own row are a `CycleError`.
 
     >>> with Program("example"):
     ...     t = dim("t")
@@ -418,7 +424,16 @@ def _lengths(program: Program, name: str, lengths: Any) -> Edge:
     return of_those_there(program, edge)
 
 
-def dims(names: str) -> tuple[Dim, ...]:
-    """Several dims at once, in canonical order: `b, i, t = tp.dims("b i t")`."""
+def dims(names: str, *more: Any, **options: Any) -> tuple[Dim, ...]:
+    """Several dims at once, in canonical order: `b, i, t = tp.dims("b i t")`.
+
+    Raises `ProgramError` for anything else than names: a dim with a size or lengths of its own is `tp.dim`'s.
+    """
+    if more or options:
+        raise ProgramError(
+            "tp.dims takes the names of dims, in one string, and nothing else",
+            location=user_location(),
+            hint='write b, t = tp.dims("b t"); one with a size or lengths is by itself: t = tp.dim("t", lengths=n)',
+        )
     check_name(names, "dims")
     return tuple(dim(name) for name in names.replace(",", " ").split())

@@ -91,12 +91,12 @@ def without_lasts(
     selected = builder.pure("where", (condition_value(condition).edge, case.edge, otherwise), {}, located)
     builder.guards[selected.node] = condition
     outside, found = builder.context.assume(*(~each.condition for each in before)), list(before)
-    if others != TRUE:
-        found.append(replace(case, condition=some & ~others))
-        outside = outside.assume(others | ~some)
-    if others == TRUE or not outside.excludes(some):
-        found.append(replace(case, condition=some, edge=selected))
-        outside = outside.assume(~some)
+    for where, edge in ((some & ~others, case.edge), (some, selected)):
+        if not outside.excludes(where):
+            found.append(replace(case, condition=where, edge=edge))
+            outside = outside.assume(~where)
+    if len(found) == len(before):  # no row takes it: an error
+        found.append(replace(case, condition=some))
     for each in rest:
         where = _possible(program, domain, *left, ~condition, each.condition)
         if not outside.excludes(where):

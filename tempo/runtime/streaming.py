@@ -208,11 +208,11 @@ def _loop_of(plan: Plan, streamed: list[Output], dim: Symbol) -> tuple[int, int,
             top, loop = place.loops[0] if place.loops else (-1, None)
             offset = place.offset(cluster.domain.index(dim))
             if loop is None or loop.var != dim or loop.direction != "forward" or offset is None:
-                raise _not_outermost(dim, f"the output {output.name!r} is not made by a forward loop over it")
+                raise _not_outermost(dim, f"the output {output.name!r} is not made by a forward loop over it", output)
             outer.setdefault(top, []).append(offset[1].as_int())
     if len(outer) != 1 or not outer.keys() <= _tops(plan, dim):
         why = "no output has it" if not outer else "the schedule needs more than one loop over it"
-        raise _not_outermost(dim, why)
+        raise _not_outermost(dim, why, next(iter(streamed), None))
     ((chosen, offsets),) = outer.items()
     return chosen, max(0, -min(offsets)), max(offsets)
 
@@ -234,9 +234,10 @@ def _items(plan: Plan, dim: Symbol, run: ProgramRun) -> dict[int, int]:
     return dict(zip(sorted(_tops(plan, dim)), found, strict=True))
 
 
-def _not_outermost(dim: Symbol, why: str) -> UnsupportedError:
+def _not_outermost(dim: Symbol, why: str, output: Output | None) -> UnsupportedError:
     return UnsupportedError(
         f"the program cannot be streamed over {dim.name!r}: {why}",
+        location=None if output is None else output.location,
         hint="stream over the outermost ordered dim (print(run.explain()) shows the schedule), or call run(...)",
     )
 

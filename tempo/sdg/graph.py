@@ -350,12 +350,18 @@ class Output:
 
 @dataclass(frozen=True)
 class Graph:
-    """A whole program. `dims` is in canonical order (the order of declaration)."""
+    """A whole program. `dims` is in canonical order (the order of declaration).
+
+    What was written over the last points of rows that have lengths: `guards`, by selection, is the condition under
+    which its first side counts, and `last_reads`, by gather, the point that it reads.
+    """
 
     dims: tuple[Dim, ...]
     nodes: Mapping[int, Node]
     outputs: tuple[Output, ...]
     sinks: tuple[int, ...] = ()
+    guards: Mapping[int, Condition] = field(default_factory=dict, compare=False)
+    last_reads: Mapping[int, Expr] = field(default_factory=dict, compare=False)
 
     def __str__(self) -> str:
         from tempo.sdg.text import graph_text  # the text module prints these classes, so it imports this one

@@ -35,7 +35,7 @@ from tempo.symbolic import const
 def _reduce(op: str, x: RecurrentTensor, axis: Axes, keepdims: bool, nonempty: bool = False) -> RecurrentTensor:
     """The reduction; `nonempty` marks a sum that is an error over an empty axis, as part of a mean is."""
     axes = normalize_axes(axis, x.ndim)
-    attrs = {"axes": axes, "nonempty": True} if nonempty else {"axes": axes}
+    attrs = {"axes": axes, "nonempty": "mean"} if nonempty else {"axes": axes}
     result = apply(op, x, attrs=attrs, weak=x.weak) if axes else x
     return _kept(result, x.type.shape, axes) if keepdims else result
 

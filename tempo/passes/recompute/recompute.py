@@ -62,8 +62,13 @@ class Recompute:
 
     def check(self, graph: Graph, dim: Symbol) -> None:
         if dim in graph.stops or dim in self.exclude:
-            why = "along which the run may end early" if dim in graph.stops else "whose points come one by one"
-            raise UnsupportedError(f"recompute= names {dim.name!r}, {why}", hint="leave it out of recompute=")
+            stop = graph.stops.get(dim)
+            why = "whose points come one by one" if stop is None else "along which the run may end early"
+            raise UnsupportedError(
+                f"recompute= names {dim.name!r}, {why}",
+                location=None if stop is None else stop.location,
+                hint="leave it out of recompute=",
+            )
 
 
 def in_strips(

@@ -17,12 +17,13 @@ loop is over that, so a projection of all inputs is one product of matrices.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from tempo.analysis.asked import unbounded_reads
 from tempo.analysis.reports import tensor_name
-from tempo.analysis.rows import Mask, Rows, Shown, exists, selected, unbounded_reads, with_losses
+from tempo.analysis.rows import Mask, Rows, Shown, exists, selected, with_losses
 from tempo.errors import UnsupportedError
 from tempo.passes.wavefront.components import Wavefront
 from tempo.sdg.builder import fresh_dim
@@ -49,8 +50,9 @@ class Tiled:
     row: Port | None = None
 
 
-def tiled(graph: Graph, wave: Wavefront, lanes: int = LANES) -> Tiled:
-    """Raises `UnsupportedError` where points are asked for that are not made at every point."""
+def tiled(graph: Graph, wave: Wavefront, lanes: int = LANES, unbounded: Collection[int] = ()) -> Tiled:
+    """Raises `UnsupportedError` where points are asked for that are not made at every point, and for rows that are made
+    of nodes that are `unbounded`, that is, may have no finite gradient where there is no point."""
     taken = {dim.symbol.name for dim in graph.dims}
     names = [fresh_dim(f"{wave.dim.symbol.name}_{each}", taken) for each in ("base", "more", "all", "tile", "lane")]
     base, more = (Dim(symbol, var(symbol.of_kind("size"))) for symbol in names[:2])
@@ -58,7 +60,7 @@ def tiled(graph: Graph, wave: Wavefront, lanes: int = LANES) -> Tiled:
     lane, dims = Dim(names[4], const(lanes)), list[Dim]()
     for dim in graph.dims:
         dims += [base, more, all, tile, lane, dim] if dim == wave.dim else [dim]
-    return _Tiling(replace(graph, dims=tuple(dims)), wave, base, more, all, tile, lane).tiled()
+    return _Tiling(replace(graph, dims=tuple(dims)), wave, base, more, all, tile, lane, unbounded).tiled()
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class _Tiling:
     all: Dim
     tile: Dim
     lane: Dim
+    unbounded: Collection[int]
     copies: dict[int, int] = field(default_factory=dict)
     wholes: dict[tuple[int, int], Edge] = field(default_factory=dict)
     _given: dict[str, Edge] = field(default_factory=dict)
@@ -102,27 +105,13 @@ class _Tiling:
         graph = with_losses(self.graph)
         return [Shown(graph, end) for end in self.graph.ragged.values()]
 
-    @cached_property
-    def has_gradients(self) -> bool:
-        """Whether numbers that nobody asks for may count: a cotangent of 0 times what is not finite is no 0."""
-        return bool(self.wave.rows) and any(node.op == "gradient" for node in self.graph.nodes.values())
-
-    def missing(self, edge: Edge) -> list[tuple[Output, Rows]]:
-        """The points, of which some may not exist, that make something not finite of what is read."""
-        node = self.graph.nodes[edge.node]
-        return [
-            (shown.end, rows)
-            for shown in (self.shown if self.has_gradients else ())
-            for rows in shown.astray_through(edge, shown.astray(node))
-        ]
-
     def check_bounded(self) -> None:
-        """Raises where lanes of points that nobody asks for may have no finite gradients."""
-        if not self.has_gradients:
+        """Raises where lanes of points that nobody asks for may have no finite gradients: 0 times that is no 0."""
+        if not self.wave.rows or all(node.op != "gradient" for node in self.graph.nodes.values()):
             return
         for node in map(self.graph.nodes.__getitem__, self.wave.nodes):
             is_cut = node.id in self.cut and bool(unbounded_reads(node))
-            if is_cut or any(shown.begins_astray(node) for shown in self.shown):
+            if is_cut or not {node.id, *self.graph.producers(node.id)}.isdisjoint(self.unbounded):
                 raise UnsupportedError(f"{tensor_name(node)} may not be finite where a row has no point")
 
     @cached_property
@@ -241,11 +230,8 @@ class _Tiling:
             raise UnsupportedError("shapes of what is read vary along the dim")
         if any(shown.read(edge) for shown in self.shown):  # which end where that of the point's row is
             raise UnsupportedError(f"{tensor_name(self.graph.nodes[edge.node])} is read at several points of a row")
-        missing = self.missing(edge)
-        if not missing and not self.graph.is_identity(edge):
+        if not self.graph.is_identity(edge):
             edge = tensors.apply("copy", edge)
-        for end, shown in missing:
-            edge = selected(tensors, exists(end, tensors, shown), edge, Mask(shown, 0), in_row=True)
         domain = self.rewriter.nodes[edge.node].domain
         low, high = points
         parts = {row: Slice(const(0), self.graph.dim(row).size) for row in self.wave.rows}

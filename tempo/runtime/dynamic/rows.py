@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tempo.analysis.asked import Asked
 from tempo.analysis.checks.stopping import first_asked
 from tempo.analysis.demand.demand import demand
 from tempo.analysis.reports import (
@@ -28,7 +29,6 @@ from tempo.analysis.rows import (
     OUTPUTS,
     Mask,
     Rows,
-    ends_of,
     is_known,
     length_error,
     row_masks,
@@ -37,20 +37,12 @@ from tempo.analysis.rows import (
 )
 from tempo.errors import DomainError, TempoError, UnsupportedError
 from tempo.runtime.arguments.call import Arguments
-from tempo.sdg.components import strongly_connected
-from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice, substitute_index
+from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice
 from tempo.symbolic import (
-    TRUE,
-    And,
     Condition,
     Context,
-    Eq,
-    Expr,
     Symbol,
-    conjunction,
-    disjunction,
     over_counts,
-    projected,
     var,
 )
 
@@ -81,7 +73,7 @@ class RowChecks:
 
     def __init__(self, program: Program, to_host: Callable[[Any], Array]) -> None:
         self.program, self._to_host = program, to_host
-        self._asked: dict[Symbol, Mapping[int, int]] = {}
+        self._first: dict[Symbol, Mapping[int, int]] = {}
 
     @cached_property
     def graph(self) -> Graph:
@@ -179,9 +171,13 @@ class RowChecks:
     # What may be wrong, whatever the lengths.
 
     @cached_property
+    def _asked(self) -> Asked:
+        boxes = {id: found.box.condition() for id, found in demand(self.graph).items()}
+        return Asked(self.graph, boxes, self.graph.ragged.values())
+
+    @cached_property
     def _reads(self) -> list[_Read]:
-        asked = {id: found.box.condition() for id, found in demand(self.graph).items()}
-        where = self._where(asked)
+        where = self._asked.where
         masks = [(end, row_masks(self.graph, end)) for end in self.graph.ragged.values()]
         places = {place: None for _, each in masks for place in each}
         reads = (
@@ -189,86 +185,17 @@ class RowChecks:
             for id, number in places
             for read in self._of([(end, each.get((id, number), ())) for end, each in masks], id, number, where)
         )
-        at_last = (self._at_last(id, where[id]) for id in asked.keys() & self.program.builder.last_reads.keys())
+        at_last = (self._at_last(id, where[id]) for id in where.keys() & self.graph.last_reads.keys())
         return [read for read in (*reads, *at_last) if not self._is_sure(read)]
 
     def _at_last(self, id: int, where: Condition) -> _Read:
         """The read of a row at a point over its last one."""
-        reader, index = self.graph.nodes[id], Point(self.program.builder.last_reads[id])
+        reader, index = self.graph.nodes[id], Point(self.graph.last_reads[id])
         edge = reader.operands[0]
         shown = dict(zip(self.graph.nodes[edge.node].domain, edge.map))
         (end,) = (end for symbol, end in self.graph.ragged.items() if isinstance(shown.get(symbol), Slice))
         map = tuple(index if symbol == end.along else shown[symbol] for symbol in end.domain)
         return _Read(reader, edge, where, ((end, Rows(map, ())),))
-
-    def _where(self, boxes: Mapping[int, Condition]) -> dict[int, Condition]:
-        """Where each node is asked for, as far as conditions of cases and selections say."""
-        asked: dict[int, list[Condition]] = {output.edge.node: [TRUE] for output in self.graph.outputs}
-        found: dict[int, Condition] = {}
-        for id in self._readers_first():
-            if id not in boxes:
-                continue
-            node = self.graph.nodes[id]
-            by_readers = TRUE if id in self._cut else disjunction(asked.get(id, [TRUE]))
-            found[id] = where = boxes[id] & by_readers & self._in_rows(node)
-            for number, (condition, edge) in enumerate(node.guarded_reads()):
-                here = where & condition & self._selects(node, number)
-                asked.setdefault(edge.node, []).append(self._seen_from(node, edge, here))
-        return found
-
-    def _readers_first(self) -> list[int]:
-        """All nodes, but those that cycles run through in front: of these all points are taken to be asked for."""
-        reads = {id: [] if id in self._cut else self.graph.producers(id) for id in self.graph.nodes}
-        order = [id for each in strongly_connected(reads, reads) for id in each][::-1]
-        return sorted(order, key=lambda id: id not in self._cut)
-
-    @cached_property
-    def _cut(self) -> set[int]:
-        """The definitions that cycles run through."""
-        cycles = (ids for ids in self.graph.components if len(ids) > 1 or ids[0] in self.graph.producers(ids[0]))
-        merges = (self.graph.nodes[id] for ids in cycles for id in ids if self.graph.nodes[id].is_merge)
-        return {node.id for node in merges if node.attr("role") != "cases"}
-
-    def _seen_from(self, reader: Node, edge: Edge, where: Condition) -> Condition:
-        """What holds at a point of the producer that is read from where this holds: as far as it says which that is."""
-        within: dict[Symbol, Expr] = {}
-        indices = dict(zip(self.graph.nodes[edge.node].domain, edge.map))
-        for symbol, point in ((symbol, index.index) for symbol, index in indices.items() if isinstance(index, Point)):
-            for dim in point.dims():
-                shift = point - var(dim)
-                if shift.is_const and dim not in within:
-                    within[dim] = var(symbol) - shift
-        known = {symbol for symbol in within if within[symbol] == var(symbol)}
-        parts = where.args if isinstance(where, And) else (where,)
-        for part in (each for each in parts if isinstance(each, Eq)):
-            for dim in part.dims() - within.keys():
-                factor = part.expr.coefficient(dim)
-                if factor in (1, -1) and part.dims() - {dim} <= within.keys():
-                    within[dim] = (var(dim) - part.expr * factor).substitute(within)
-        hidden = {dim: Symbol(f"{dim.name} of the reader", "dim") for dim in reader.domain if dim not in within}
-        seen = {**within, **{dim: var(symbol) for dim, symbol in hidden.items()}}
-        sliced = ((symbol, substitute_index(index, seen)) for symbol, index in indices.items())
-        bounds = (each for symbol, index in sliced if isinstance(index, Slice) for each in _bounds(symbol, index))
-        parts = (*(part.substitute(seen) for part in parts), *bounds)
-        left = projected(hidden.values(), parts) if hidden else TRUE
-        parts = (*parts, *(left.args if isinstance(left, And) else (left,)))
-        found = [
-            part
-            for part in parts
-            if part.dims().isdisjoint(hidden.values())
-            and {row for each in self._ends_in(part) for row in each.rows} <= known
-        ]
-        ends = (end for end in ends_of(self.graph, reader.domain) if end.along not in within and known >= {*end.rows})
-        return conjunction((*found, *(var(end.along.of_kind("last")).ge(0) for end in ends)))
-
-    def _ends_in(self, condition: Condition) -> list[Output]:
-        """The lengths of rows of which it has last points."""
-        return [end for symbol, end in self.graph.ragged.items() if symbol.of_kind("last") in condition.symbols()]
-
-    def _selects(self, node: Node, number: int) -> Condition:
-        """Where an operand counts: the sides of a selection by the end of a row do in turn."""
-        condition = self.program.builder.guards.get(node.id, TRUE)
-        return TRUE if number == 0 or condition == TRUE else condition if number == 1 else ~condition
 
     def _of(
         self, masks: Sequence[tuple[Output, tuple[Mask, ...]]], id: int, number: int, where: Mapping[int, Condition]
@@ -276,30 +203,20 @@ class RowChecks:
         if id == OUTPUTS:
             output = self.graph.outputs[number]
             reader, edge = output_reader(output), output.edge
-            condition = self._in_rows(reader)
+            condition = self._asked.in_rows(reader)
         else:
             reader = self.graph.nodes[id]
             guard, edge = reader.guarded_reads()[number]
-            condition = where[id] & guard & self._selects(reader, number)
+            condition = where[id] & guard & self._asked.selects(reader, number)
         shown = [(end, mask.rows) for end, each in masks for mask in each]
         yield from (_Read(reader, edge, condition, ((end, rows),)) for end, rows in shown if not rows.axes)
         folded = tuple((end, rows) for end, rows in shown if rows.axes)
-        if folded and self._needed(reader):
+        if folded and elements_needed(reader):
             yield _Read(reader, edge, condition, folded)
-
-    def _needed(self, node: Node) -> int:
-        """How many elements a fold that was written has no value without."""
-        written = self.program.builder.nodes.get(node.id)
-        return 0 if written is None or written.op != node.op else elements_needed(node)
-
-    def _in_rows(self, node: Node) -> Condition:
-        """That a point of the node is one of its rows."""
-        ends = (end.along for end in ends_of(self.graph, node.domain))
-        return conjunction(var(symbol).le(var(symbol.of_kind("last"))) for symbol in ends)
 
     def _is_sure(self, read: _Read) -> bool:
         """Whether it is of the reader's own row, and shows a point of it wherever it is asked for."""
-        if len(read.shown) > 1 or (read.is_fold and self._needed(read.reader) > 1):
+        if len(read.shown) > 1 or (read.is_fold and elements_needed(read.reader) > 1):
             return False
         ((end, shown),) = read.shown
         *rows, index = shown.map
@@ -344,9 +261,9 @@ class RowChecks:
                     yield count, env[symbol] + self._first_asked(symbol).get(reader.id, 0)
 
     def _first_asked(self, symbol: Symbol) -> Mapping[int, int]:
-        if symbol not in self._asked:
-            self._asked[symbol] = first_asked(self.graph, demand(self.graph), symbol)
-        return self._asked[symbol]
+        if symbol not in self._first:
+            self._first[symbol] = first_asked(self.graph, demand(self.graph), symbol)
+        return self._first[symbol]
 
     def _with_lasts(
         self, reader: Node, env: Mapping[Symbol, Any], lengths: Mapping[Symbol, Array]
@@ -390,7 +307,7 @@ class RowChecks:
             else:
                 found = found * np.clip(np.minimum(start + length, size) - np.maximum(start, 0), 0, None)
         sums = tuple(dims + place for place, axis in enumerate(axes) if axis in folded)
-        needed = self._needed(read.reader) if read.is_fold else 1
+        needed = elements_needed(read.reader) if read.is_fold else 1
         enough = np.where(inside, found, 0).sum(axis=sums, keepdims=True) >= needed
         enough = enough | ~inside.any(axis=sums, keepdims=True)
         return np.asarray(enough.all(axis=tuple(range(dims, count))))
@@ -418,8 +335,3 @@ class RowChecks:
             location=written or reader.location or producer.location,
             hint=f"guard the read with a case on {end.name}.last: its points are 0 to {end.name}.last",
         )
-
-
-def _bounds(symbol: Symbol, points: Slice) -> tuple[Condition, Condition]:
-    """That a point is one of these."""
-    return var(symbol).ge(points.start), var(symbol).lt(points.start + points.length)

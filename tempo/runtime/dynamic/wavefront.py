@@ -18,6 +18,7 @@ from tempo.errors import UnsupportedError
 from tempo.passes.manager import forced
 from tempo.passes.rows import rows_masked
 from tempo.passes.vectorize.search import Lift
+from tempo.passes.wavefront.bounded import bounded
 from tempo.passes.wavefront.components import Wavefront, wavefronts
 from tempo.passes.wavefront.rows import row_wavefronts
 from tempo.passes.wavefront.tiling import LANES, Tiled, tiled
@@ -169,16 +170,19 @@ class InTilesAlong:
 
 def in_tiles(compiler: Compiler, declared: Graph) -> tuple[InTiles | None, list[str]]:
     """The program with those of its recurrences in tiles that may be, and what became of the others."""
-    graph, parts, notes = declared, list[InTilesAlong](), list[str]()
+    notes = list[str]()
     if not _may_be(compiler):
         return None, notes
-    found = (*wavefronts(declared, compiler.graph), *row_wavefronts(declared, compiler.graph))
+    (graph, unbounded), parts = bounded(declared), list[InTilesAlong]()
+    expanded = compiler.graph if graph is declared else expand_gradients(graph)
+    declared = graph
+    found = (*wavefronts(declared, expanded), *row_wavefronts(declared, expanded))
     for symbol, wave in found:
         way = forced(compiler.options.mapping, symbol.name)
         why = wave if isinstance(wave, str) else "mapping= says so"
         if not isinstance(wave, str) and way != "sequential":
             try:
-                made = tiled(graph, wave, way if isinstance(way, int) else LANES)
+                made = tiled(graph, wave, way if isinstance(way, int) else LANES, unbounded)
                 graph = made.graph
                 parts.append(InTilesAlong(compiler, declared, wave, made))
                 continue

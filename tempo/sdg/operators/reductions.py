@@ -108,7 +108,7 @@ def _reduction(
         cost=per_element(),
         numpy=numpy,
         fold=Fold(neutral, combine),
-        least=lambda attrs: max(least, int(attrs.get("nonempty", False))),  # a mean is a sum that says `nonempty`
+        least=lambda attrs: max(least, int("nonempty" in attrs)),  # which says what has no value of nothing: "mean"
         axis_attrs=("axes",),
         gradient=gradient,
     )

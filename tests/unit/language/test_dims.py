@@ -36,6 +36,14 @@ def test_dims_gives_a_tuple():
     assert program.dims == (b, i, t)
 
 
+@pytest.mark.parametrize("given", [{"size": 4}, {"lengths": None}, "u"])
+def test_dims_takes_names_alone(given):
+    with tp.Program(), pytest.raises(tp.ProgramError, match="in one string, and nothing else") as caught:
+        tp.dims("t", given) if isinstance(given, str) else tp.dims("t", **given)
+    assert 't = tp.dim("t", lengths=n)' in str(caught.value)
+    assert "test_dims.py" in str(caught.value)
+
+
 def test_size_is_the_symbolic_bound(run_program):
     """`t.size` is the symbolic bound."""
     with tp.Program() as program:

@@ -118,9 +118,25 @@ def test_a_dim_that_runs_backward_cannot_be_streamed() -> None:
         g[t - 1] = g + x[t - 1]
         tp.output("g", g)
     run = tp.compile(program)
-    with pytest.raises(tp.UnsupportedError, match="cannot be streamed over 't'"):
+    with pytest.raises(tp.UnsupportedError, match="cannot be streamed over 't'") as caught:
         run.stream("t", x=np.ones(4, np.float32))
+    assert caught.value.location is not None
+    assert 'tp.output("g", g)' in caught.value.location.text
     np.testing.assert_array_equal(run(x=np.ones(4, np.float32))["g"], [4, 3, 2, 1])
+
+
+def test_rows_that_end_by_themselves_are_not_streamed_over() -> None:
+    with tp.Program() as program:
+        b, t = tp.dims("b t")
+        h = tp.recurrent("h", (), (b, t))
+        h[b, 0] = tp.input("x", (), (b,))
+        h[b, t + 1] = h * 0.5
+        tp.stop_when(t, h < 0.1, each=b)
+        tp.output("h", h)
+    with pytest.raises(tp.UnsupportedError, match="cannot be streamed over 'b'") as caught:
+        tp.compile(program, sizes={"t": 4}).stream("b", x=np.ones(4, np.float32))
+    assert caught.value.location is not None
+    assert 'tp.output("h", h)' in caught.value.location.text
 
 
 def test_the_loop_of_the_outputs_is_found_among_loops_over_the_same_dim() -> None:

@@ -275,6 +275,21 @@ def test_what_calls_the_host_is_not_computed_again() -> None:
     assert "test_recompute.py" in str(caught.value)
 
 
+@pytest.mark.parametrize("of_rows", [False, True])
+def test_a_loop_that_may_end_early_is_not_computed_again(of_rows: bool) -> None:
+    with tp.Program("stopped") as program:
+        b, t = tp.dims("b t")
+        h = tp.recurrent("h", (), (b, t))
+        h[b, 0] = tp.input("x", (), (b,))
+        h[b, t + 1] = h * 0.5
+        tp.stop_when(t, h < 0.1, each=b) if of_rows else tp.stop_when(t, h[:, t].max() < 0.1)
+        tp.output("h", h)
+    with pytest.raises(tp.UnsupportedError, match="names 't', along which the run may end early") as caught:
+        tp.compile(program, "numpy", sizes={"b": 2, "t": 8}, options=tp.Options(recompute={"t": 4}))
+    assert caught.value.location is not None
+    assert "stop_when" in caught.value.location.text
+
+
 def test_strips_are_no_shorter_than_what_enters_them() -> None:
     with tp.Program("far") as program:
         t = tp.dim("t", 12)
