@@ -72,7 +72,7 @@ test-all: test
 	$(SUITE) --tempo-backend=$$backend --tempo-passes=none $(FEW) || exit 1; done
 	$(SUITE)$(RANDOM) --tempo-backend=jax --tempo-passes=all
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-passes=all -m slow
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-passes=none $(FEW)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE)$(RANDOM) --tempo-backend=jax --tempo-passes=none $(FEW)
 	$(SUITE).test_extents --tempo-backend=numpy --tempo-passes=each
 	$(SUITE) --tempo-backend=torch --tempo-device=cuda --tempo-fake $(QUICK)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-device=cuda --tempo-lower-only $(QUICK)

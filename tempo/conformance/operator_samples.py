@@ -256,6 +256,9 @@ def composites() -> Iterator[Sample]:
         yield sample(op, (2, 3, 4), axes=(2,), epsilon=1e-3)
         yield sample(op, (2, 3, 4), axes=(0, 1), epsilon=1e-5)
         yield sample(op, (0, 3), axes=(1,), epsilon=1e-5)
+    for op in ("silu", "gelu", "gelu_by_tanh"):
+        yield sample(op, (2, 3, 4))
+        yield sample(op, (0, 3))
 
 
 def attention() -> Iterator[Sample]:

@@ -7,16 +7,23 @@ late, and finds in what is spelled out what a backend takes: gradients, lifting 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import ClassVar
 
+import numpy as np
+
+from tempo import dtypes
 from tempo.passes.attention.match import KEY, WIDTH, Attention, Operands, find_attention, inside, normalised, summed
 from tempo.passes.manager import PassContext
 from tempo.passes.rewrite.driver import without_dead_nodes
-from tempo.sdg.graph import Edge, Graph, Node
+from tempo.sdg.builder import NodeBuilder
+from tempo.sdg.composites.activations import FORMS
+from tempo.sdg.graph import Edge, Graph, Node, TensorType
 from tempo.sdg.operators import OPERATORS, Role
 from tempo.sdg.operators.axes import HALF
+from tempo.sdg.operators.making import Formula
 from tempo.sdg.rewriter import Rewriter, Tensors, take_apart
 
 
@@ -76,6 +83,8 @@ class Compose:
         scores = _varying_softmax(graph, node)
         if scores is not None:
             return tensors.apply("softmax", scores[0], axes=(scores[1],))
+        if (activation := spelled_out(graph, node, self.composites)) is not None:
+            return tensors.apply(activation[0], activation[1])
         found = attention_at(graph, node) if "attention" in self.composites else None
         if found is None or inside(graph, node, found.given()) is None:
             return None
@@ -93,6 +102,53 @@ def _varying_softmax(graph: Graph, node: Node) -> tuple[Edge, int] | None:
     if found is None or not graph.seen_type(found[0]).shape[found[1]].varies:
         return None
     return None if inside(graph, node, found[:1]) is None else found
+
+
+def spelled_out(graph: Graph, node: Node, composites: Collection[str]) -> tuple[str, Edge] | None:
+    """The activation that a node is the last step of, and its operand, where nobody reads of what lies between."""
+    if node.op != "mul" or not dtypes.is_float(node.dtype):
+        return None
+    for name in FORMS.keys() & set(composites):
+        steps, last = _steps(name, node.dtype)
+        for x in _matched(graph, node, steps, last):
+            if graph.seen_type(x) == node.type and inside(graph, node, (x,)) is not None:
+                return name, x
+    return None
+
+
+@cache
+def _steps(name: str, dtype: str) -> tuple[Mapping[int, Node], Node]:
+    """How an activation is spelled out, and the last step."""
+    made = NodeBuilder()
+    x = made.declare(Node(-1, "input", (), (TensorType((), dtype),)))
+    return made.nodes, made.nodes[FORMS[name](Formula({}, (x,), Tensors(made, None))).node]
+
+
+def _matched(graph: Graph, node: Node, steps: Mapping[int, Node], step: Node) -> Iterator[Edge]:
+    """The operands of which `node` is what `step` is of one."""
+    if node.op != step.op:
+        return
+    orders = (node.operands, node.operands[::-1]) if node.op in ("add", "mul") else (node.operands,)
+    for operands in orders:
+        found: frozenset[Edge] | None = None
+        for edge, wanted in zip(operands, step.operands, strict=True):
+            each = _operand(graph, edge, steps, steps[wanted.node])
+            if each is not None:
+                found = each if found is None else found & each
+        yield from found or ()
+
+
+def _operand(graph: Graph, edge: Edge, steps: Mapping[int, Node], step: Node) -> frozenset[Edge] | None:
+    """What the operand may be, where `edge` is this step of it; None: any, of a number that is the step's."""
+    if step.op == "input":
+        return frozenset({edge})
+    node = graph.view(edge)
+    if node is None:
+        return frozenset()
+    if step.op == "constant":
+        number, own = (each.attr("value").array for each in (step, node)) if node.op == "constant" else (0, np.empty(0))
+        return None if own.size == 1 and own.reshape(()) == number else frozenset()
+    return frozenset(_matched(graph, node, steps, step))
 
 
 def attention_at(graph: Graph, node: Node) -> Attention | None:

@@ -69,7 +69,7 @@ class Item:
     stopped: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Compiled:
     """Everything that `run` needs beside arrays."""
 

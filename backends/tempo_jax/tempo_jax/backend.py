@@ -205,9 +205,9 @@ class JaxBackend:
             return jnp.transpose(array, axes)
 
     def gathered(self, array: Array, axis: int, positions: np.ndarray[Any, Any]) -> Array:
-        """By NumPy where the array lies in its memory, as it is cut."""
+        """By NumPy where the array lies in its memory, as it is cut; the call that reads it takes it to the device."""
         if self._shares_host_memory:
-            return self.from_host(np.take(self.to_host(array), positions, axis))
+            return np.take(self.to_host(array), positions, axis)
         with x64_for(_name(array.dtype)):
             return jnp.take(array, positions, axis)
 
@@ -215,7 +215,7 @@ class JaxBackend:
         if self._shares_host_memory:
             made = np.array(self.to_host(array))
             made[(slice(None),) * axis + (positions,)] = self.to_host(part)
-            return self.from_host(made)
+            return made
         with x64_for(_name(array.dtype)):
             return array.at[(slice(None),) * axis + (positions,)].set(part, unique_indices=True)
 

@@ -8,6 +8,9 @@ from tempo.plugins import BackendPlugin, Capabilities
 
 hookimpl = pluggy.HookimplMarker("tempo")
 
+_COMPOSITES = ("softmax", "log_softmax", "logsumexp", "layer_norm", "rms_norm", "silu", "gelu", "gelu_by_tanh")
+_ATTENTION = ("attention", "banded_attention")
+
 INFO = BackendPlugin(
     name="torch",
     api_version=1,
@@ -16,7 +19,7 @@ INFO = BackendPlugin(
     capabilities=Capabilities(
         devices=("cpu", "cuda"),
         meshes=True,
-        composites=("softmax", "log_softmax", "logsumexp", "layer_norm", "rms_norm", "attention", "banded_attention"),
+        composites=(*_COMPOSITES, *_ATTENTION),
     ),
 )
 

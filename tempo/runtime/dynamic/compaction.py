@@ -44,6 +44,8 @@ class Compaction:
     graph: Graph
     program: Compacted
     _widths: Once[frozenset[tuple[Symbol, int]], Sequence[int]] = field(default_factory=Once)
+    _loops: Once[tuple[Compiled, int], RowsOfLoop | None] = field(default_factory=Once)
+    _alike: Once[tuple[Compiled, Compiled, int], bool] = field(default_factory=Once)
 
     @property
     def along(self) -> Symbol:
@@ -71,6 +73,17 @@ class Compaction:
     def widths(self, sizes: Sizes) -> Sequence[int]:
         """How many rows there may be in a step, from all of them downwards."""
         return self._widths.get(frozenset(sizes.items()), lambda: tuple(self._made(sizes)))
+
+    def loop(self, code: Compiled, number: int) -> RowsOfLoop | None:
+        """The loop that an item is, if rows end along it."""
+        return self._loops.get((code, number), lambda: RowsOfLoop.of(code, number, self.program))
+
+    def narrowed(self, code: Compiled, fewer: Compiled, number: int) -> RowsOfLoop | None:
+        """The loop that an item is at another number of rows, if it has the same in the same buffers."""
+        one, other = self.loop(code, number), self.loop(fewer, number)
+        if one is None or other is None:
+            return None
+        return other if self._alike.get((code, fewer, number), lambda: one.is_like(other, code, fewer)) else None
 
     def _made(self, sizes: Sizes) -> Iterator[int]:
         count = sizes[self.count]
@@ -169,11 +182,9 @@ class RowsOfLoop:
         ended, most = named[("lengths", program.stop.name)], loops.inputs[program.most]
         return RowsOfLoop(number, segment, stop, ended, most, axes) if most in segment.buffers else None
 
-    def is_like(self, other: RowsOfLoop | None, code: Compiled, others: Compiled) -> bool:
+    def is_like(self, other: RowsOfLoop, code: Compiled, others: Compiled) -> bool:
         """Whether the loop at another number of rows has the same in the same buffers."""
-        if other is None or (self.item, self.stop, self.ended, self.most) != (
-            other.item, other.stop, other.ended, other.most,
-        ):  # fmt: skip
+        if (self.item, self.stop, self.ended, self.most) != (other.item, other.stop, other.ended, other.most):
             return False
         mine, theirs = code.program.buffers, others.program.buffers
         return self.axes == other.axes and all(mine.get(id) == theirs[id] for id in other.segment.buffers)
@@ -208,7 +219,7 @@ class RowRun:
     def _loop(self, run: ProgramRun, number: int) -> RowsOfLoop | None:
         """None also where rows are given in lists of arrays, and where the schedule has skewed a loop, of which an
         iteration is not the point whose stop it sees."""
-        loop, along = RowsOfLoop.of(run.compiled, number, self.plan.program), self.plan.along
+        loop, along = self.plan.loop(run.compiled, number), self.plan.along
         points = int(self.plan.graph.dim(along).size.evaluate(run.sizes))
         if loop is None or run.bounds(run.compiled.items[number])[1] != points:
             return None
@@ -234,8 +245,8 @@ class RowRun:
                     return
                 width = min(each for each in self.widths if each >= len(going))
                 ready = self.ready(width)
-                found = RowsOfLoop.of(ready.compiled, loop.item, self.plan.program)
-                if found is None or not loop.is_like(found, run.compiled, ready.compiled):
+                found = self.plan.narrowed(run.compiled, ready.compiled, loop.item)
+                if found is None:
                     self._part(some, its, start, 0)
                     return
                 kept, left = np.split(np.concatenate([going, np.flatnonzero(ended)]), [width])
@@ -264,7 +275,8 @@ class RowRun:
         for id in set(loop.segment.results) & loop.axes.keys():
             before = run.buffers[id]
             if not some.is_gone(some.buffers[id]) and not run.is_gone(before):
-                own = backend.owned(before) if buffers[id].is_slot else before  # a slot may hold what is another's
+                may_be_shared = backend.shares_memory and buffers[id].is_slot  # it may hold what is another's
+                own = backend.owned(before) if may_be_shared else before
                 run.buffers[id] = backend.scattered(own, loop.axes[id], rows[at], _rows(some, loop, id, at))
 
 

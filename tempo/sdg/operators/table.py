@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tempo.sdg.call import Call, StaticType
+from tempo.sdg.composites.activations import ACTIVATIONS
 from tempo.sdg.composites.attention import ATTENTION, BANDED_ATTENTION
 from tempo.sdg.composites.normalization import COMPOSITES
 from tempo.sdg.graph import Edge, Node, TensorType
@@ -33,6 +34,7 @@ _ALL = (
     CONV,
     *LINALG,
     *COMPOSITES,
+    *ACTIVATIONS,
     ATTENTION,
     BANDED_ATTENTION,
     *INDEXING,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 import tempo as tp
@@ -171,3 +173,53 @@ def test_what_an_output_shows_is_not_taken() -> None:
 def test_what_is_stored_in_8_bits_is_cast_for_the_operator() -> None:
     (node,) = composed(of_stored, ((4,), (7, 4), (7, 4)))
     assert node.dtype == "float32"
+
+
+ACTIVATIONS = {
+    "silu": tp.silu,
+    "gelu": tp.gelu,
+    "gelu_by_tanh": lambda x: tp.gelu(x, "tanh"),
+}
+
+
+def activations(make: Callable[[T, T], T]) -> list[str]:
+    """The operators `silu` and `gelu` of a program of `x` and `y` over t, which must mean the same with them."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x, y = (tp.input(name, (4,), (t,)) for name in "xy")
+        tp.output("out", make(x, y))
+    after = check(Compose(tuple(ACTIVATIONS)), program.graph(), *SIZES)
+    return [node.op for node in after.nodes.values() if node.op in ACTIVATIONS]
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_are_found_in_what_is_spelled_out(name: str) -> None:
+    function = ACTIVATIONS[name]
+    assert activations(lambda x, y: function(x @ x + y) * y) == [name]
+    assert activations(lambda x, y: tp.cases((x.domain[0] >= 1, function(x[x.domain[0] - 1])), y)) == [name]
+
+
+def test_activations_in_another_order() -> None:
+    assert activations(lambda x, y: tp.sigmoid(x) * x) == ["silu"]
+    half = 0.7071067811865476
+    assert activations(lambda x, y: x * (0.5 * (tp.erf(half * x) + 1))) == ["gelu"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x, y: x * tp.sigmoid(y),
+        lambda x, y: y.sum() * tp.sigmoid(y),
+        lambda x, y: x * tp.sigmoid(x) + tp.sigmoid(x),
+        lambda x, y: (1 + tp.erf(x * 0.7071)) * 0.5 * x,
+        lambda x, y: (1 + tp.erf(x * 0.7071067811865476)) * 0.5 * y,
+        lambda x, y: (x.astype("int32") * x.astype("int32")).astype("float32"),
+    ],
+    ids=["of another", "of another shape", "read elsewhere", "another number", "times another", "integers"],
+)
+def test_what_is_no_activation_stays(make: Callable[[T, T], T]) -> None:
+    assert activations(make) == []
+
+
+def test_a_gradient_reads_what_an_activation_is_made_of() -> None:
+    assert activations(lambda x, y: tp.grad(tp.silu(x).sum(), x)) == []

@@ -44,11 +44,19 @@ def _rms_norm(x: torch.Tensor, epsilon: float) -> torch.Tensor:
     return functional.rms_norm(x, x.shape[-1:], eps=epsilon)
 
 
+def _at_each(function: Function) -> Builder:
+    """Torch's own kernels round halves once."""
+    return lambda call, device: function
+
+
 COMPOSITES: Mapping[str, Builder] = {
     "softmax": _over_axes(partial(torch.softmax, dim=-1)),
     "log_softmax": _over_axes(partial(torch.log_softmax, dim=-1)),
     "logsumexp": _over_axes(partial(torch.logsumexp, dim=-1), keeps=False),
     "layer_norm": _over_axes(_layer_norm),
     "rms_norm": _over_axes(_rms_norm),
+    "silu": _at_each(functional.silu),
+    "gelu": _at_each(functional.gelu),
+    "gelu_by_tanh": _at_each(partial(functional.gelu, approximate="tanh")),
 }
 """Each is named in the descriptor's `composites`."""

@@ -38,7 +38,7 @@ def test_every_operator_of_the_design_is_in_the_table():
     cumprod top_k_indices solve cholesky det
     index_value condition_value random_bits mask shift input merge host_call backend_call
     backend_result sink copy all_reduce all_gather exchange
-    softmax log_softmax logsumexp layer_norm rms_norm attention banded_attention
+    softmax log_softmax logsumexp layer_norm rms_norm silu gelu gelu_by_tanh attention banded_attention
     gradient stop_gradient custom_gradient cotangent"""
     assert set(OPERATORS) == set(named.split())
 
