@@ -66,6 +66,8 @@ from tempo_jax.work import work
 
 Array = Any
 Operator = Callable[[Call], Callable[..., Array]]
+Where = tuple[tuple[Expr, ...], tuple[Expr | None, ...]]
+"""The index of a write, and its extents."""
 # A constant of more elements is an argument: XLA takes long to compile with large ones.
 _MOST_KNOWN = 1 << 10
 # With less than this share of the body's work, a branch is done whatever the condition says, and selected from: XLA
@@ -90,6 +92,8 @@ class TraceState:
     """What earlier iterations of the loops around wrote, by place."""
     written: dict[int, Array] = field(default_factory=dict)
     """What was last written at an index of a buffer."""
+    latest: dict[int, tuple[Array, Where, Array]] = field(default_factory=dict)
+    """What a write has made of a buffer, where it wrote, and what."""
     work: float = 0
     """What an iteration of the innermost loop does."""
     again: frozenset[int] = frozenset()
@@ -103,7 +107,8 @@ class TraceState:
 
     def inner(self) -> TraceState:
         names, buffers, values = dict(self.names), dict(self.buffers), dict(self.values)
-        return replace(self, names=names, buffers=buffers, values=values, written=dict(self.written))
+        written, latest = dict(self.written), dict(self.latest)
+        return replace(self, names=names, buffers=buffers, values=values, written=written, latest=latest)
 
 
 class SegmentTracer:
@@ -270,6 +275,7 @@ class SegmentTracer:
                     written = access.write(state.buffers[buffer], place, state.names[value], order)
                 state.buffers[buffer] = self.laid(buffer, written)
                 state.written[buffer] = state.names[value]
+                state.latest[buffer] = state.buffers[buffer], (index, extents), state.names[value]
                 kept = (item for item in state.handed.items() if not overwrites(statement, item[0]))
                 state.handed = dict(kept)
             case Loop(lo=lo, hi=hi):
@@ -478,12 +484,21 @@ class SegmentTracer:
             plan = replace(plan, whole=(*plan.whole, WORD))
         places = [(id, access.place(index, state.values, extents, self.static)) for id, index, extents in plan.places]
 
+        def part(inner: TraceState, id: int, place: access.SliceAddress, where: Where) -> Array:
+            """What is there. What was just written is not read: XLA would keep the array before and after."""
+            array, latest, value = inner.latest.get(id, (None, None, None))
+            is_latest = array is inner.buffers[id] and latest == where
+            return value if is_latest else access.at(inner.buffers[id], place, self.orders.get(id))
+
         def side(statements: tuple[Statement, ...]) -> Callable[[], tuple[Array, ...]]:
             def run() -> tuple[Array, ...]:
                 inner = state.inner()
                 self.block(statements, inner)
                 wholes = [inner.buffers[id] for id in plan.whole]
-                parts = [access.at(inner.buffers[id], place, self.orders.get(id)) for id, place in places]
+                parts = [
+                    part(inner, id, place, (index, extents))
+                    for (id, place), (_, index, extents) in zip(places, plan.places, strict=True)
+                ]
                 return (*(inner.names[name] for name in plan.names), *wholes, *parts)
 
             return run
