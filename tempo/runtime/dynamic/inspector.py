@@ -34,38 +34,27 @@ def tiles(read: Array, first: int, lanes: int, most: float) -> Tiles | None:
     rest = most - base
     if rest * lanes < count or _longest_run(read, first) > rest:
         return None
-    placed = _Placed(first, count, base, lanes)
-    reader, start = _readers(read, first)
-    waiting = (read >= first).sum(axis=1)
-    ready = np.flatnonzero(waiting == 0)
-    while ready.size:
+    level = _levels(read, first)
+    placed, ends = _Placed(first, count, base, lanes), np.cumsum(np.bincount(level))
+    for ready in np.split(np.argsort(level, kind="stable"), ends[:-1]):
         if placed.tiles > rest:
             return None
         placed.put(ready, read)
-        low, high = start[ready], start[ready + 1]
-        counts = high - low
-        hit = reader[np.repeat(low - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())]
-        if hit.size == 0:
-            break
-        np.subtract.at(waiting, hit, 1)
-        ready = np.unique(hit[waiting[hit] == 0])
     return None if placed.tiles > rest else placed.found()
+
+
+def _levels(read: Array, first: int) -> Array:
+    """Of each point; of those that read none but the ones before `first` it is 0."""
+    level = [-1] * first
+    for row in read.tolist():
+        level.append(max(map(level.__getitem__, row)) + 1)
+    return np.array(level[first:], np.intp)
 
 
 def _longest_run(read: Array, first: int) -> int:
     """How many points there are at most one after another of which each reads the one before: in a chain, all."""
     breaks = np.flatnonzero(~(read == np.arange(first - 1, first - 1 + len(read))[:, None]).any(axis=1))
     return int(np.diff(breaks, prepend=-1, append=len(read)).max()) - 1
-
-
-def _readers(read: Array, first: int) -> tuple[Array, Array]:
-    """Who reads each point from `first` on, in rows one behind another, and where each row begins."""
-    count, width = read.shape
-    inner = read.ravel() - first
-    by = np.repeat(np.arange(count, dtype=np.int32), width)[inner >= 0]
-    inner = inner[inner >= 0]
-    start = np.concatenate([[0], np.cumsum(np.bincount(inner, minlength=count))])
-    return by[np.argsort(inner, kind="stable")], start
 
 
 class _Placed:
@@ -82,11 +71,12 @@ class _Placed:
     def put(self, ready: Array, read: Array) -> None:
         open_tile, room = self.base + self.tiles - 1, self.lanes - self.used
         if room and self.tiles:
-            may = self.tile[read[ready]].max(axis=1) < open_tile
-            chosen = np.flatnonzero(may)[:room]
+            left = np.ones(ready.size, bool)
+            chosen = np.flatnonzero(self.tile[read[ready]].max(axis=1) < open_tile)[:room]
+            left[chosen] = False
             self._set(ready[chosen], open_tile, self.used + np.arange(chosen.size))
             self.used += chosen.size
-            ready = np.delete(ready, chosen)
+            ready = ready[left]
         if ready.size:
             places = np.arange(ready.size)
             self._set(ready, self.base + self.tiles + places // self.lanes, places % self.lanes)
