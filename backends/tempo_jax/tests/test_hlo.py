@@ -124,11 +124,16 @@ class Recorder(JaxBackend):
 
 
 def assert_in_place(
-    program: tp.Program, sizes: dict[str, int], least: int, innermost: bool = False, **inputs: Any
+    program: tp.Program,
+    sizes: dict[str, int],
+    least: int,
+    innermost: bool = False,
+    mapping: dict[str, int] | None = None,
+    **inputs: Any,
 ) -> Recorder:
     """Runs the program; some loop updates an array of `least` elements, and no loop copies one."""
     recorder = Recorder()
-    tp.compile(program, backend=recorder, sizes=sizes)(**inputs)
+    tp.compile(program, backend=recorder, sizes=sizes, options=tp.Options(mapping=mapping))(**inputs)
     inside = [each for text in recorder.texts for each in in_loops(text)]
     assert any(each.elements >= least for each in inside if each.opcode == "dynamic-update-slice")
     assert [copy for text in recorder.texts for copy in copies_in_loops(text, least, innermost)] == []
@@ -320,6 +325,29 @@ def test_what_points_that_were_read_at_indices_get_is_added_up_in_place():
     before = np.array([random.integers(0, max(point, 1), 2) for point in range(size)], np.int32)
     inputs = {"x": random.normal(size=(size, width)), "w": np.eye(width), "child": before}
     assert_in_place(program, {}, size * width, **inputs)
+
+
+def test_what_is_written_on_a_condition_in_tiles_of_rows():
+    """The last point of the longest row gives its cell to nobody."""
+    rows, length, width, tile = 8, 40, 16, 16
+    with tp.Program("lstm") as program:
+        b = tp.dim("b")
+        t = tp.dim("t", lengths=tp.input("n", (), (b,), "int32"))
+        x, w = tp.input("x", (4 * width,), (b, t)), tp.input("w", (4 * width, width))
+        h, c = (tp.recurrent(name, (width,), (b, t)) for name in "hc")
+
+        def cell(gates: tp.RecurrentTensor, before: Any) -> tuple[tp.RecurrentTensor, tp.RecurrentTensor]:
+            i, f, g, o = (gates.spatial[at * width : (at + 1) * width] for at in range(4))
+            made = tp.sigmoid(f) * before + tp.sigmoid(i) * tp.tanh(g)
+            return made, tp.sigmoid(o) * tp.tanh(made)
+
+        c[b, 0], h[b, 0] = cell(x, 0)
+        c[b, t], h[b, t] = cell(w @ h[b, t - 1] + x, c[b, t - 1])
+        tp.output("h", h)
+    random = np.random.default_rng(0)
+    inputs = {"x": random.normal(size=(rows, length, 4 * width)), "w": random.normal(size=(4 * width, width))}
+    lengths = np.array([40, 31, 25, 20, 12, 9, 8, 5], np.int32)
+    assert_in_place(program, {}, 40 * tile * width, mapping={"t": tile}, n=lengths, **inputs)
 
 
 def test_the_decode_example():
