@@ -96,7 +96,8 @@ class Asked:
 
     def is_whole(self, id: int) -> bool:
         """Whether, wherever a row ends, all points that there are of a node may be asked for."""
-        return not self._ends_in(self._simple(id))
+        where = self._simple(id)
+        return where != FALSE and not self._ends_in(where)
 
     @cached_property
     def astray(self) -> frozenset[int]:

@@ -79,6 +79,7 @@ AT_THE_LAST: Mapping[str, Make] = {
 NOT_AT_THE_LAST: Mapping[str, Make] = {
     "the last alone": lambda b, t, x, w: tp.cases((t == t.last, tp.log(x) * w), x * w),
     "read at it": lambda b, t, x, w: (tp.log(x) * w)[b, t.last],
+    "never": lambda b, t, x, w: tp.cases((t < t.last, tp.log(x) * w), x)[b, t.last],
     "begins there": lambda b, t, x, w: definition(b, t, w / x, lambda h: tp.tanh(h[b, t + 1]) + x, 0),
 }
 NOT_AT_THE_FIRST: Mapping[str, Make] = {
