@@ -16,16 +16,19 @@ from tempo.analysis.demand.demand import demand
 from tempo.analysis.rows import is_ragged, with_losses
 from tempo.sdg.components import reached, strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice, substitute_index
+from tempo.sdg.operators import OPERATORS
 from tempo.sdg.rewriter import Tensors
 from tempo.symbolic import (
     FALSE,
     TRUE,
     And,
+    Box,
     Comparison,
     Condition,
     Context,
     Eq,
     Expr,
+    FloorDiv,
     Or,
     Symbol,
     conjunction,
@@ -58,26 +61,60 @@ def unbounded_reads(node: Node) -> Sequence[int]:
     return range(node.op in ("div", "floordiv", "mod"), len(node.operands))  # a quotient by what it is divided
 
 
+def differentiated(node: Node) -> Node:
+    """Without reads that no derivative goes through. A parameter is a leaf.
+
+    Of a function of the backend nothing is known, so it may: it has no rule, and to need one is an error.
+    """
+    if node.is_merge:
+        return replace(node, cases=()) if node.attr("role") == "parameter" else node
+    if node.op == "custom_gradient":  # the first is the value; its rule says what the others get
+        return replace(node, operands=node.operands[1:])
+    is_leaf = OPERATORS[node.op].gradient is None and not node.is_backend_call
+    return replace(node, operands=()) if is_leaf else node
+
+
+def all_differentiated(graph: Graph) -> Graph:
+    return replace(graph, nodes={id: differentiated(node) for id, node in graph.nodes.items()})
+
+
 def asked_by_all(graph: Graph) -> tuple[Asked, list[Asked]]:
-    """Of a graph before its gradients are expanded: by whom nodes are asked for, all, and each of the losses alone."""
-    whole = with_losses(graph)
+    """Of a graph before its gradients are expanded: by whom nodes are asked for, all, and each gradient alone."""
+    whole, ends = with_losses(graph), graph.ragged.values()
     losses = whole.outputs[len(graph.outputs) :]
-    alone = (replace(whole, outputs=(*graph.ragged.values(), loss)) for loss in losses)
-    return _asked_of(whole), list(map(_asked_of, alone))
+    alone = [replace(whole, outputs=(loss,)) for loss in losses]
+    by_gradients = [asked_by_gradient(each, _boxes(all_differentiated(each)), ends) for each in alone]
+    return Asked(whole, _boxes(whole), ends), by_gradients
 
 
-def _asked_of(graph: Graph) -> Asked:
-    boxes = {id: found.box.condition() for id, found in demand(graph).items()}
-    return Asked(graph, boxes, graph.ragged.values())
+def asked_by_gradient(graph: Graph, boxes: Mapping[int, Box], ends: Iterable[Output]) -> Asked:
+    """Of the graph of what is differentiated: who asks for what may not be finite, and for what is made of it, so that
+    the gradient needs it; `boxes` are the points that it does, whatever the lengths."""
+    readers, there = graph.consumers, graph.reachable()
+    begin = (id for id in there if _may_stray(graph.nodes[id]))
+    made = reached(begin, lambda id: [reader for reader, _ in readers[id]])
+    return Asked(all_differentiated(graph), {id: boxes[id] for id in made & boxes.keys()}, ends, graph)
+
+
+def _may_stray(node: Node) -> bool:
+    return any(node.operands[number].dims() for number in unbounded_reads(node))
+
+
+def _boxes(graph: Graph) -> dict[int, Box]:
+    return {id: found.box for id, found in demand(graph).items()}
 
 
 class Asked:
-    """`boxes` are the points that are demanded of each node that is, whatever the lengths; `ends` give these."""
+    """`boxes` are the points that are demanded of each node that is looked at, as all are that read one of them,
+    whatever the lengths; `ends` give these. Values are made in `whole`: in `graph`, or where that has fewer reads."""
 
-    def __init__(self, graph: Graph, boxes: Mapping[int, Condition], ends: Iterable[Output]) -> None:
-        self.graph, self._boxes = graph, boxes
+    def __init__(
+        self, graph: Graph, boxes: Mapping[int, Box], ends: Iterable[Output], whole: Graph | None = None
+    ) -> None:
+        self.graph, self._whole = graph, whole or graph
+        self._boxes = {id: box.condition() for id, box in boxes.items()}
         self._ends = {last_of(end): end for end in ends}
-        self._sent: dict[tuple[int, int, Condition], Condition] = {}
+        self._visited: dict[int, tuple[tuple[Condition, ...], Condition, list[tuple[int, Condition]]]] = {}
         self._simplified: dict[int, Condition] = {}
 
     @cached_property
@@ -96,27 +133,30 @@ class Asked:
 
     def is_whole(self, id: int) -> bool:
         """Whether, wherever a row ends, all points that there are of a node may be asked for."""
-        return not self._ends_in(self._simple(id))
+        where = self.condition(id) if id in self.where else FALSE
+        return where != FALSE and not self._ends_in(where)
+
+    def condition(self, id: int) -> Condition:
+        """Where a node is asked for, of the points that are demanded and in its rows."""
+        if id not in self._simplified:
+            where = self._context(id).simplify_condition(over_counts(self.where[id]))
+            self._simplified[id] = where.substitute({last: var(last) + 2 for last in self._ends})
+        return self._simplified[id]
 
     @cached_property
     def astray(self) -> frozenset[int]:
         """Operators that may not be finite, or not have a finite derivative, at points that nobody asks for:
         themselves, or through what they read there."""
-        return self.astray_from(id for id, node in self.graph.nodes.items() if self.begins_astray(node))
+        return self.astray_from(id for id in self._whole.reachable() if self.begins_astray(id))
 
     def astray_from(self, begin: Iterable[int]) -> frozenset[int]:
         """These, and what is made of them at points that nobody asks for."""
-        readers = self.graph.consumers
+        readers = self._whole.consumers
+        return frozenset(reached(begin, lambda id: [each for each, _ in readers[id] if not self.is_whole(each)]))
 
-        def astray_readers(id: int) -> list[int]:
-            return [reader for reader, _ in readers[id] if reader in self.where and not self.is_whole(reader)]
-
-        return frozenset(reached(begin, astray_readers))
-
-    def begins_astray(self, node: Node) -> bool:
+    def begins_astray(self, id: int) -> bool:
         """Whether it is the operator itself that may not be, and not what it reads."""
-        may_be = any(node.operands[number].dims() for number in unbounded_reads(node))
-        return may_be and node.id in self.where and not self.is_whole(node.id)
+        return _may_stray(self._whole.nodes[id]) and id in self._whole.reachable() and not self.is_whole(id)
 
     def selects(self, node: Node, number: int) -> Condition:
         """Where an operand counts: the sides of a selection by the end of a row do in turn."""
@@ -131,12 +171,7 @@ class Asked:
 
     def holds(self, tensors: Tensors, id: int) -> Edge:
         """Whether each point of a node is asked for, as a value."""
-        return self._value(tensors, self._simple(id).substitute({last: var(last) + 2 for last in self._ends}))
-
-    def _simple(self, id: int) -> Condition:
-        if id not in self._simplified:
-            self._simplified[id] = self._context(id).simplify_condition(over_counts(self.where[id]))
-        return self._simplified[id]
+        return self._value(tensors, self.condition(id))
 
     # Where a node is asked for.
 
@@ -145,17 +180,23 @@ class Asked:
         asked: dict[int, list[Condition]] = {output.edge.node: [TRUE] for output in self.graph.outputs}
         found: dict[int, Condition] = {}
         for id in self._readers_first:
-            if id not in self._boxes:
-                continue
-            node = self.graph.nodes[id]
-            by_readers = known[id] if id in known else disjunction(asked.get(id, [TRUE]))
-            found[id] = where = self._boxes[id] & by_readers & self.in_rows(node)
-            for number, (condition, edge) in enumerate(node.guarded_reads()):
-                here = where & condition & self.selects(node, number)
-                if (node.id, number, here) not in self._sent:
-                    self._sent[node.id, number, here] = self._seen_from(node, edge, here)
-                asked.setdefault(edge.node, []).append(self._sent[node.id, number, here])
+            by_readers = (known[id],) if id in known else tuple(asked.get(id, [TRUE]))
+            if id not in self._visited or self._visited[id][0] != by_readers:
+                self._visited[id] = by_readers, *self._visit(self.graph.nodes[id], disjunction(by_readers))
+            _, found[id], sent = self._visited[id]
+            for producer, where in sent:
+                asked.setdefault(producer, []).append(where)
         return found, asked
+
+    def _visit(self, node: Node, by_readers: Condition) -> tuple[Condition, list[tuple[int, Condition]]]:
+        """Where a node is asked for, and so what it reads."""
+        where = self._boxes[node.id] & by_readers & self.in_rows(node)
+        sent = []
+        for number, (condition, edge) in enumerate(node.guarded_reads()):
+            if edge.node in self._boxes:
+                here = where & condition & self.selects(node, number)
+                sent.append((edge.node, self._seen_from(node, edge, here)))
+        return where, sent
 
     def _joined(self, id: int, known: Condition, received: Iterable[Condition]) -> Condition:
         """Where any of these hold, but for what others imply."""
@@ -173,8 +214,9 @@ class Asked:
 
     @cached_property
     def _readers_first(self) -> list[int]:
-        """All nodes, but those that cycles run through in front."""
-        reads = {id: [] if id in self._cut else self.graph.producers(id) for id in self.graph.nodes}
+        """All that are looked at, but those that cycles run through in front."""
+        producers = {id: [each for each in self.graph.producers(id) if each in self._boxes] for id in self._boxes}
+        reads = {id: [] if id in self._cut else producers[id] for id in producers}
         order = [id for each in strongly_connected(reads, reads) for id in each][::-1]
         return sorted(order, key=lambda id: id not in self._cut)
 
@@ -183,13 +225,14 @@ class Asked:
         """The definitions that cycles run through."""
         cycles = (ids for ids in self.graph.components if len(ids) > 1 or ids[0] in self.graph.producers(ids[0]))
         merges = (self.graph.nodes[id] for ids in cycles for id in ids if self.graph.nodes[id].is_merge)
-        return {node.id for node in merges if node.attr("role") != "cases"}
+        return {node.id for node in merges if node.attr("role") != "cases" and node.id in self._boxes}
 
     def _seen_from(self, reader: Node, edge: Edge, where: Condition) -> Condition:
         """What holds at a point of the producer that is read from where this holds: as far as it says which that is."""
         within: dict[Symbol, Expr] = {}
         indices = dict(zip(self.graph.nodes[edge.node].domain, edge.map))
-        for symbol, point in ((symbol, index.index) for symbol, index in indices.items() if isinstance(index, Point)):
+        points = {symbol: index.index for symbol, index in indices.items() if isinstance(index, Point)}
+        for symbol, point in points.items():
             for dim in point.dims():
                 shift = point - var(dim)
                 if shift.is_const and dim not in within:
@@ -204,7 +247,8 @@ class Asked:
         hidden = {dim: Symbol(f"{dim.name} of the reader", "dim") for dim in reader.domain if dim not in within}
         seen = {**within, **{dim: var(symbol) for dim, symbol in hidden.items()}}
         sliced = ((symbol, substitute_index(index, seen)) for symbol, index in indices.items())
-        bounds = (each for symbol, index in sliced if isinstance(index, Slice) for each in _bounds(symbol, index))
+        bounds = [each for symbol, index in sliced if isinstance(index, Slice) for each in _bounds(symbol, index)]
+        bounds += [each for symbol, point in points.items() if point.dims() for each in _at(symbol, point, seen)]
         parts = (*(part.substitute(seen) for part in parts), *bounds, *self._at_last(reader, edge, indices, seen))
         left = projected(hidden.values(), parts) if hidden else TRUE
         parts = (*parts, *(left.args if isinstance(left, And) else (left,)))
@@ -224,7 +268,7 @@ class Asked:
         """That the point is the one that is read over the last one of the row."""
         if reader.id in self.graph.last_reads and edge == reader.operands[0]:
             (along,) = (end.along for end in self._ends.values() if isinstance(indices.get(end.along), Slice))
-            yield var(along).eq(self.graph.last_reads[reader.id].substitute(seen))
+            yield from _at(along, self.graph.last_reads[reader.id], seen)
 
     def _ends_in(self, condition: Condition) -> list[Output]:
         """The lengths of rows of which it has last points."""
@@ -262,3 +306,13 @@ def last_of(end: Output) -> Symbol:
 def _bounds(symbol: Symbol, points: Slice) -> tuple[Condition, Condition]:
     """That a point is one of these."""
     return var(symbol).ge(points.start), var(symbol).lt(points.start + points.length)
+
+
+def _at(symbol: Symbol, index: Expr, seen: Mapping[Symbol, Expr]) -> Sequence[Condition]:
+    """That a point is this one: of a quotient, in terms of what it divides."""
+    index = index.substitute(seen)
+    for atom, factor in index.terms:
+        if isinstance(atom, FloorDiv) and factor == 1:
+            least = (var(symbol) - index + from_terms({atom: 1}, 0)) * atom.divisor
+            return atom.expr.ge(least), atom.expr.lt(least + atom.divisor)
+    return (var(symbol).eq(index),)

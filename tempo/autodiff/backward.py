@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 from tempo import dtypes
-from tempo.analysis.asked import Asked
+from tempo.analysis.asked import Asked, all_differentiated, asked_by_gradient, differentiated
 from tempo.analysis.demand.demand import demand
 from tempo.analysis.rows import Mask, Rows, Shown, exists, is_ragged, row_masks, selected
 from tempo.autodiff.nodes import Guarded, Nodes, pulled_back
@@ -22,7 +22,6 @@ from tempo.autodiff.transpose import contributions
 from tempo.errors import Location, UnsupportedError
 from tempo.sdg.components import reached, strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice, TensorType, identity_map
-from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.creation import PLACEHOLDERS
 from tempo.symbolic import TRUE, Box, Condition, Context, Expr, Symbol, conjunction, const, disjunction, var
 
@@ -88,8 +87,7 @@ class Backward:
     def _boxes(self) -> dict[int, Box]:
         """The points that the loss needs; elsewhere adjoints are zero. Leaves read nothing: demand follows what a
         derivative does."""
-        cut = {id: _cut(node) for id, node in self.graph.nodes.items()}
-        return {id: found.box for id, found in demand(self.alone(cut)).items()}
+        return {id: found.box for id, found in demand(all_differentiated(self.alone(self.graph.nodes))).items()}
 
     def alone(self, nodes: Mapping[int, Node]) -> Graph:
         """The graph of these nodes, of which nothing is asked but what is differentiated."""
@@ -187,8 +185,7 @@ class Backward:
 
     @cached_property
     def _asked(self) -> Asked:
-        boxes = {id: found.box.condition() for id, found in demand(self._alone).items()}
-        return Asked(self._alone, boxes, self.graph.ragged.values())
+        return asked_by_gradient(self.alone(self.graph.nodes), self.boxes, self.graph.ragged.values())
 
     @cached_property
     def _astray(self) -> frozenset[int]:
@@ -198,7 +195,7 @@ class Backward:
         """Zeros where no point that exists asks for the node: 0 times what is not finite is no 0."""
         zero = self.nodes.constant(0, self.nodes.dtype(part))
         found = self.nodes.apply("where", self._asked.holds(self.nodes, id), part, zero, in_row=True)
-        self.nodes.guards[found.node] = self._asked.where[id]
+        self.nodes.guards[found.node] = self._asked.condition(id)
         return found
 
     def _parts(self, node: Node, cotangent: Edge) -> Iterator[tuple[Condition, Edge, Edge]]:
@@ -381,21 +378,8 @@ def _in_a_row(nodes: Nodes, row: list[_Padded]) -> Edge:
 def differentiable_reads(graph: Graph, node: Node) -> Iterator[Edge]:
     """The reads of floating values on which the value of `node` depends smoothly."""
     if any(dtypes.is_float(type.dtype) for type in node.results):
-        edges = [edge for _, edge in _cut(node).reads()]
+        edges = [edge for _, edge in differentiated(node).reads()]
         yield from (edge for edge in edges if dtypes.is_float(graph.nodes[edge.node].results[edge.result].dtype))
-
-
-def _cut(node: Node) -> Node:
-    """Without reads that no derivative goes through. A parameter is a leaf.
-
-    Of a function of the backend nothing is known, so it may: it has no rule, and to need one is an error.
-    """
-    if node.is_merge:
-        return replace(node, cases=()) if node.attr("role") == "parameter" else node
-    if node.op == "custom_gradient":  # the first is the value; its rule says what the others get
-        return replace(node, operands=node.operands[1:])
-    is_leaf = OPERATORS[node.op].gradient is None and not node.is_backend_call
-    return replace(node, operands=()) if is_leaf else node
 
 
 # Placeholders.

@@ -75,10 +75,15 @@ AT_THE_LAST: Mapping[str, Make] = {
     ),
     "the first": lambda b, t, x, w: x + tp.cases((t.last >= 1, (w / x)[b, 0]), 1.0),
     "a row": lambda b, t, x, w: tp.cases((t.last >= 1, tp.log(x[b, 0]) * w * x), x),
+    "half way": lambda b, t, x, w: tp.cases((t.last >= 1, (tp.log(x) * w)[b, t // 2]), x),
+    "no gradient goes through it": lambda b, t, x, w: (
+        tp.cases((t < t.last, tp.log(x) * w), x) * tp.where(tp.stop_gradient(tp.log(x) * w) < 0, w, 1)
+    ),
 }
 NOT_AT_THE_LAST: Mapping[str, Make] = {
     "the last alone": lambda b, t, x, w: tp.cases((t == t.last, tp.log(x) * w), x * w),
     "read at it": lambda b, t, x, w: (tp.log(x) * w)[b, t.last],
+    "never": lambda b, t, x, w: tp.cases((t < t.last, tp.log(x) * w), x)[b, t.last],
     "begins there": lambda b, t, x, w: definition(b, t, w / x, lambda h: tp.tanh(h[b, t + 1]) + x, 0),
 }
 NOT_AT_THE_FIRST: Mapping[str, Make] = {

@@ -19,7 +19,7 @@ def bounded(graph: Graph) -> tuple[Graph, frozenset[int]]:
         return graph, frozenset()
     by_all, losses = asked_by_all(graph)
     each = (by_all, *losses)
-    begin = [node for node in graph.nodes.values() if any(asked.begins_astray(node) for asked in each)]
+    begin = [graph.nodes[id] for id in by_all.where if any(asked.begins_astray(id) for asked in each)]
     rewriter, left = Rewriter(graph), set[int]()
     for node in begin:
         fill, where = FINITE_AT[node.op], by_all.where[node.id]

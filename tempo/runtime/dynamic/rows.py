@@ -172,7 +172,7 @@ class RowChecks:
 
     @cached_property
     def _asked(self) -> Asked:
-        boxes = {id: found.box.condition() for id, found in demand(self.graph).items()}
+        boxes = {id: found.box for id, found in demand(self.graph).items()}
         return Asked(self.graph, boxes, self.graph.ragged.values())
 
     @cached_property

@@ -69,7 +69,7 @@ def test_points_that_are_asked_for(name: str, by_loss: bool) -> None:
         made = make(b, t, x, y)
         tp.output("made", tp.grad(made[:, :].sum(), x) if by_loss else made)
     graph = with_losses(program.declared())
-    boxes = {id: found.box.condition() for id, found in demand(graph).items()}
+    boxes = {id: found.box for id, found in demand(graph).items()}
     asked = Asked(graph, boxes, graph.ragged.values())
     where = asked.where[y.node.id]
     for last in range(SIZE):
