@@ -208,7 +208,7 @@ def run(name: str, benchmark: Benchmark, arguments: Sequence[str]) -> None:
     command = shlex.join(["python", "-m", "benchmarks", name, *arguments])
     write(options.out / stem, command, rows)
     if options.docs:
-        _record(benchmark, _without(("--docs", "--out"), command), rows, options.docs)
+        _record(benchmark, _without(("--docs", "--keep", "--out"), command), rows, options.docs)
 
 
 def _without(options: Sequence[str], command: str) -> str:
