@@ -1,32 +1,15 @@
-"""Composites at each element alone, that programs spell out: backends that have a kernel make one pass instead of five.
+"""Activations as programs spell them out: backends that have a kernel make one pass instead of five.
 
-The pass `compose` makes them, long after gradients are taken, where it finds what they are made of
+The pass `compose` makes operators of them, long after gradients are taken, where it finds what they are made of
 (`tempo.passes.composites`); nothing else does, so they have no gradient.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from tempo.sdg.composites.normalization import Decomposition, stepwise, widened
 from tempo.sdg.graph import Edge
-from tempo.sdg.operators.axes import FLOAT, broadcast_axes, per_element, typed
 from tempo.sdg.operators.making import Formula
-from tempo.sdg.operators.operator import Operator
-
-
-def _activation(name: str, form: Decomposition) -> Operator:
-    decompose = widened(form)
-    return Operator(
-        name=name,
-        kind="composite",
-        infer=typed(name, 1, lambda attrs, shape: shape, FLOAT),
-        axes=broadcast_axes,
-        cost=per_element(8.0),
-        gradient_note="the pass `compose` makes it, long after gradients are taken",
-        numpy=stepwise(decompose),
-        decompose=decompose,
-    )
 
 
 def _silu(f: Formula) -> Edge:
@@ -44,7 +27,5 @@ def _gelu_by_tanh(f: Formula) -> Edge:
     return f.mul(f.mul(f.add(f.apply("tanh", inside), 1.0), 0.5), f.x)
 
 
-FORMS: Mapping[str, Decomposition] = {"silu": _silu, "gelu": _gelu, "gelu_by_tanh": _gelu_by_tanh}
+FORMS: Mapping[str, Callable[[Formula], Edge]] = {"silu": _silu, "gelu": _gelu, "gelu_by_tanh": _gelu_by_tanh}
 """How programs spell them out. To add one: its form, here; a sample; a line for each backend that takes it."""
-
-ACTIVATIONS = tuple(_activation(name, form) for name, form in FORMS.items())

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 from tempo.sdg.call import Call, static_type
+from tempo.sdg.composites.activations import FORMS
 from tempo.sdg.graph import Edge, Node, TensorType
 from tempo.sdg.operators.axes import (
     FLOAT,
     HALF,
     Role,
     along,
+    broadcast_axes,
     per_element,
     shape_along,
     shape_of,
@@ -191,3 +193,21 @@ COMPOSITES = (
     _composite("rms_norm", _rms_norm, _rms_norm_gradient, 4.0),
 )
 """Composites. To add one: its decomposition and its gradient, here; a sample; a line for each backend that takes it."""
+
+
+def _activation(name: str, form: Decomposition) -> Operator:
+    decompose = widened(form)
+    return Operator(
+        name=name,
+        kind="composite",
+        infer=typed(name, 1, lambda attrs, shape: shape, FLOAT),
+        axes=broadcast_axes,
+        cost=per_element(8.0),
+        gradient_note="the pass `compose` makes it, long after gradients are taken",
+        numpy=stepwise(decompose),
+        decompose=decompose,
+    )
+
+
+ACTIVATIONS = tuple(_activation(name, form) for name, form in FORMS.items())
+"""By the pass `compose` alone."""

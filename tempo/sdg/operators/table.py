@@ -7,9 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tempo.sdg.call import Call, StaticType
-from tempo.sdg.composites.activations import ACTIVATIONS
 from tempo.sdg.composites.attention import ATTENTION, BANDED_ATTENTION
-from tempo.sdg.composites.normalization import COMPOSITES
+from tempo.sdg.composites.normalization import ACTIVATIONS, COMPOSITES
 from tempo.sdg.graph import Edge, Node, TensorType
 from tempo.sdg.operators.axes import Factors
 from tempo.sdg.operators.convolution import CONV
