@@ -20,6 +20,9 @@ QUICK = $(FEW) --tempo-passes=all
 # Of the suite, what draws programs.
 RANDOM = .test_edges tempo.conformance.test_random_programs
 
+# Of the suite, what JAX runs without passes in `make test-all`; all of it does in `tox -e jax-*`.
+IN_LOOPS = .test_definitions $(addprefix tempo.conformance.,test_gradients test_indirect test_stopping test_storage test_streams test_wavefront)
+
 # Of the suite, what runs on a mesh in `make test-all`; all of it does in `tox -e mesh`.
 ON_MESH = .test_mesh $(addprefix tempo.conformance.,test_pipelines test_random_programs test_gradients test_definitions)
 
@@ -72,7 +75,7 @@ test-all: test
 	$(SUITE) --tempo-backend=$$backend --tempo-passes=none $(FEW) || exit 1; done
 	$(SUITE)$(RANDOM) --tempo-backend=jax --tempo-passes=all
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-passes=all -m slow
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE)$(RANDOM) --tempo-backend=jax --tempo-passes=none $(FEW)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE)$(IN_LOOPS) --tempo-backend=jax --tempo-passes=none $(FEW)
 	$(SUITE).test_extents --tempo-backend=numpy --tempo-passes=each
 	$(SUITE) --tempo-backend=torch --tempo-device=cuda --tempo-fake $(QUICK)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-device=cuda --tempo-lower-only $(QUICK)
