@@ -84,7 +84,12 @@ def asked_by_all(graph: Graph) -> tuple[Asked, list[Asked]]:
     losses = whole.outputs[len(graph.outputs) :]
     alone = [replace(whole, outputs=(loss,)) for loss in losses]
     by_gradients = [asked_by_gradient(each, _boxes(all_differentiated(each)), ends) for each in alone]
-    return Asked(whole, _boxes(whole), ends), by_gradients
+    return asked_by_outputs(whole, ends), by_gradients
+
+
+def asked_by_outputs(graph: Graph, ends: Iterable[Output]) -> Asked:
+    """By whom nodes are asked for in all."""
+    return Asked(graph, _boxes(graph), ends)
 
 
 def asked_by_gradient(graph: Graph, boxes: Mapping[int, Box], ends: Iterable[Output]) -> Asked:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -78,6 +78,14 @@ _OFTEN = 8
 _MOST_TURNED = 1 << 22
 
 
+class Written(NamedTuple):
+    """A value that was written somewhere, and what that has made of the buffer."""
+
+    value: Array
+    where: Where
+    array: Array
+
+
 @dataclass
 class TraceState:
     """What is known at one place of the trace: values by name, arrays by buffer, numbers by symbol."""
@@ -90,10 +98,8 @@ class TraceState:
     """The buffers that the innermost loop writes."""
     handed: Mapping[Place, Array] = field(default_factory=dict)
     """What earlier iterations of the loops around wrote, by place."""
-    written: dict[int, Array] = field(default_factory=dict)
+    written: dict[int, Written] = field(default_factory=dict)
     """What was last written at an index of a buffer."""
-    latest: dict[int, tuple[Array, Where, Array]] = field(default_factory=dict)
-    """What a write has made of a buffer, where it wrote, and what."""
     work: float = 0
     """What an iteration of the innermost loop does."""
     again: frozenset[int] = frozenset()
@@ -107,8 +113,7 @@ class TraceState:
 
     def inner(self) -> TraceState:
         names, buffers, values = dict(self.names), dict(self.buffers), dict(self.values)
-        written, latest = dict(self.written), dict(self.latest)
-        return replace(self, names=names, buffers=buffers, values=values, written=written, latest=latest)
+        return replace(self, names=names, buffers=buffers, values=values, written=dict(self.written))
 
 
 class SegmentTracer:
@@ -150,13 +155,17 @@ class SegmentTracer:
         outputs = frozenset(id for id, buffer in known.items() if buffer.role == "output")
         whole = outputs if in_parts else frozenset[int]()  # they are looked at between calls
         self.storage = ArrayPlan.of(self.body, known, self.static, self.orders, costs, whole)
-        self.unwanted = dropped(request.program, self.segment) - replaced(request.program)
 
     @cached_property
     def stepped(self) -> frozenset[int]:
         """The inputs of which an iteration of the outermost loop reads its own point alone."""
         loop = self.segment.loop
         return frozenset[int]() if loop is None else read_by_iteration(self.request.program, loop)
+
+    @cached_property
+    def unwanted(self) -> frozenset[int]:
+        """What nothing touches after the call."""
+        return dropped(self.request.program, self.segment) - replaced(self.request.program)
 
     def _stretches(self, loop: Loop) -> Iterator[LoopStretch]:
         """The outermost loop in pieces, in its direction, with its bounds in it where these are known; what else there
@@ -178,7 +187,7 @@ class SegmentTracer:
             state.buffers = self.storage.fitted(state.buffers, number)
             self.statement(statement, state)
         results = [
-            arrays[id] if id in self.unwanted and id in self.storage.pieces else self.closed(id, state.buffers[id])
+            arrays[id] if id in self.storage.pieces and id in self.unwanted else self.closed(id, state.buffers[id])
             for id in self.segment.results
         ]
         return self._left(arrays, results, state)
@@ -274,8 +283,7 @@ class SegmentTracer:
                 with self.origins.entered(statement):
                     written = access.write(state.buffers[buffer], place, state.names[value], order)
                 state.buffers[buffer] = self.laid(buffer, written)
-                state.written[buffer] = state.names[value]
-                state.latest[buffer] = state.buffers[buffer], (index, extents), state.names[value]
+                state.written[buffer] = Written(state.names[value], (index, extents), state.buffers[buffer])
                 kept = (item for item in state.handed.items() if not overwrites(statement, item[0]))
                 state.handed = dict(kept)
             case Loop(lo=lo, hi=hi):
@@ -393,7 +401,10 @@ class SegmentTracer:
             handed = arrays[len(carried) :]
             inner.handed = {**state.handed, **dict(zip(recent.places, handed, strict=True))}
             self.block(loop.body, inner)
-            return (*(inner.buffers[id] for id in carried), *recent.on(inner.written, handed))
+            return (
+                *(inner.buffers[id] for id in carried),
+                *recent.on({id: each.value for id, each in inner.written.items()}, handed),
+            )
 
         start = (*(state.buffers[id] for id in carried), *recent.before(state.buffers, state.values))
         arrays = repeat(lo, hi, body, start, None if stop is None else carried.index(stop), self.counter)
@@ -486,9 +497,10 @@ class SegmentTracer:
 
         def part(inner: TraceState, id: int, place: access.SliceAddress, where: Where) -> Array:
             """What is there. What was just written is not read: XLA would keep the array before and after."""
-            array, latest, value = inner.latest.get(id, (None, None, None))
-            is_latest = array is inner.buffers[id] and latest == where
-            return value if is_latest else access.at(inner.buffers[id], place, self.orders.get(id))
+            last = inner.written.get(id)
+            if last is not None and last.array is inner.buffers[id] and last.where == where:
+                return last.value
+            return access.at(inner.buffers[id], place, self.orders.get(id))
 
         def side(statements: tuple[Statement, ...]) -> Callable[[], tuple[Array, ...]]:
             def run() -> tuple[Array, ...]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tempo.analysis.asked import Asked
+from tempo.analysis.asked import Asked, asked_by_outputs
 from tempo.analysis.checks.stopping import first_asked
 from tempo.analysis.demand.demand import demand
 from tempo.analysis.reports import (
@@ -172,8 +172,7 @@ class RowChecks:
 
     @cached_property
     def _asked(self) -> Asked:
-        boxes = {id: found.box for id, found in demand(self.graph).items()}
-        return Asked(self.graph, boxes, self.graph.ragged.values())
+        return asked_by_outputs(self.graph, self.graph.ragged.values())
 
     @cached_property
     def _reads(self) -> list[_Read]:
