@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tempo.costs import Way
 from tempo.loop_ir.passes import LoopPass
+from tempo.loop_ir.transforms.array_shrinking import ArrayShrinking
 from tempo.loop_ir.transforms.circular_reads import ChunkedOutputs, CircularReads
 from tempo.loop_ir.transforms.copy_propagation import CopyPropagation
 from tempo.loop_ir.transforms.dynamic_extent.versions import DynamicExtents
@@ -27,6 +28,7 @@ def at_sizes(extent: Way | None = None, tile: int | None = None) -> tuple[LoopPa
     return (
         FuseSegments(),
         CircularReads(),
+        ArrayShrinking(),
         DynamicExtents(extent, tile),
         MaskElimination(),  # of what is still read at its greatest length
         Offload(),

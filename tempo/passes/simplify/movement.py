@@ -155,6 +155,23 @@ def movement_after(node: Node, sweep: Sweep) -> Term | None:
     return Term(moved.op, (Term("after", (moved.operands[0], node.operands[1])),), moved.attributes)
 
 
+def slice_of_transposed(node: Node, sweep: Sweep) -> Term | None:
+    """slice(transpose(x)) = reshape(slice(x)) where the axes with several positions keep their order: of one point of
+    what is kept the axes lie as they are, so that the whole is not turned for it."""
+    turned = sweep.view(node.operands[0]) if node.op == "slice" else None
+    if turned is None or turned.op != "transpose":
+        return None
+    order = turned.attr("axes")
+    long = [axis for axis, size in zip(order, node.type.shape, strict=True) if size != ONE]
+    if long != sorted(long):
+        return None
+    attrs = {
+        name: tuple(node.attr(name)[order.index(axis)] for axis in range(len(order)))
+        for name in ("starts", "lengths", "steps")
+    }
+    return Term("reshape", (Term("slice", turned.operands, attrs),), {"shape": node.type.shape})
+
+
 def pad_of_edges(node: Node, sweep: Sweep) -> Term | None:
     """What is joined, but for one part, is constant and everywhere the same number, as many at every point."""
     if node.op != "concat":

@@ -11,7 +11,13 @@ from tempo.passes.rewrite.patterns import Rule, RuleTable
 from tempo.passes.simplify.contraction import dot_of_cast, dot_of_movement, reduction_of_movement, sum_of_products
 from tempo.passes.simplify.folding import FoldConstants
 from tempo.passes.simplify.identities import IDENTITIES
-from tempo.passes.simplify.movement import late_broadcast, movement_after, normal_movement, pad_of_edges
+from tempo.passes.simplify.movement import (
+    late_broadcast,
+    movement_after,
+    normal_movement,
+    pad_of_edges,
+    slice_of_transposed,
+)
 from tempo.sdg.graph import Case, Graph, Node
 from tempo.symbolic import TRUE, Context
 
@@ -19,6 +25,7 @@ RULES: tuple[Rule, ...] = IDENTITIES
 
 STRUCTURE: tuple[Rewrite, ...] = (
     normal_movement,
+    slice_of_transposed,
     late_broadcast,
     reduction_of_movement,
     sum_of_products,

@@ -124,8 +124,16 @@ class FusionStages:
             for id in group
             if any(link.target not in inside and link.target not in lifted for link in self.out_of[id])
         }
-        needed = {id for id in read if id in self.stage and id not in lifted} | made
-        return self._bytes(id for id in needed if not self.is_kept(id))
+        needed = {id for id in read if id in self.stage and id not in lifted}
+        if self._may_wait(inside, read):
+            return self._bytes(made | {id for id in needed if not self.is_kept(id)})
+        return self._bytes(id for id in needed | made if not self.is_kept(id))
+
+    def _may_wait(self, group: Collection[int], read: Collection[int]) -> bool:
+        """Whether a later loop that reads the group may make it, of what is kept anyway: it is kept for none then."""
+        readers = {link.target for id in group for link in self.out_of[id]} - set(group)
+        later = all(target in self.stage and target not in self.candidates for target in readers)
+        return later and self.shown.isdisjoint(group) and all(self.is_kept(id) for id in read if id in self.stage)
 
     def kept_bytes(self, group: Collection[int]) -> int:
         """Bytes per point of what the group reads or makes that is kept for all points anyway."""

@@ -28,12 +28,15 @@ from tempo.passes.vectorize.rewrite import lifted
 from tempo.passes.vectorize.strip_mining import between, strippable, stripped
 from tempo.passes.vectorize.working_set import Held
 from tempo.sdg.graph import Graph
+from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Context, Dim, Symbol
 
 Kind = Literal["sequential", "blocks", "full"]
 KINDS: tuple[str, ...] = ("sequential", "full")
 MOST_NEW_BYTES = 4
 """A group is lifted when it needs at most so many times the bytes along the dim that are there anyway."""
+_FUSED = ("elementwise", "movement")
+"""What costs nothing beside its reader where operators are fused: it is not lifted to be kept for a loop."""
 
 Way = int | None
 """How many points a block has, or None: all points at once."""
@@ -212,15 +215,16 @@ class MappingSearch:
         self, candidates: Candidates, block: LoopBody[int, Need], spans: Mapping[int, Span], chosen: set[int]
     ) -> list[Decision]:
         """One decision for every group of candidates of the block; `chosen` are those lifted so far."""
-        symbol = candidates.dim.symbol
-        stages = FusionStages(candidates.graph, symbol, block, spans, candidates.counts)
+        graph, symbol = candidates.graph, candidates.dim.symbol
+        stages = FusionStages(graph, symbol, block, spans, candidates.counts)
         decisions = []
         for group in stages.bound_groups():
             new, kept = stages.new_bytes(group, chosen), stages.kept_bytes(group)
-            lifts = new <= MOST_NEW_BYTES * kept
-            why = (
-                "reads or makes what is kept for all points" if lifts else "else its loop keeps only what it reads next"
-            )
+            fuses = not self.rates.copies and all(OPERATORS[graph.nodes[id].op].kind in _FUSED for id in group)
+            lifts = new <= (0 if fuses else MOST_NEW_BYTES * kept)
+            why = "reads or makes what is kept for all points"
+            if not lifts:
+                why = "part of what reads it" if fuses else "else its loop keeps only what it reads next"
             decisions.append(Decision(symbol, "full" if lifts else "sequential", group, new, kept, why))
             if lifts:
                 chosen.update(group)

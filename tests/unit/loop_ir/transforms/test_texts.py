@@ -6,6 +6,7 @@ import pytest
 
 from tempo.loop_ir.passes import Narrow
 from tempo.loop_ir.pipeline import at_sizes, for_all_sizes, for_streams
+from tempo.loop_ir.transforms.array_shrinking import ArrayShrinking
 from tempo.loop_ir.transforms.circular_reads import ChunkedOutputs, CircularReads
 from tempo.loop_ir.transforms.concat_in_place import ConcatInPlace
 from tempo.loop_ir.transforms.copy_propagation import CopyPropagation
@@ -367,6 +368,71 @@ def test_a_region_becomes_loops_over_blocks() -> None:
 
 def test_the_hull_is_left() -> None:
     assert_stays(DynamicExtents("hull"), past())
+
+
+# -- arrays of which a part is touched --------------------------------------------------------------------------------
+
+
+LATER = """
+buffer b0 "x": float32[3] input over (t@0: full t.size) as ($t, 0)
+buffer b1 "h": float32[3] output over (t@0: full t.size) as ($t, 0)
+buffer b2 "k": float32[3] internal over (t@0: full EXTENT)
+buffer b3 "y": float32[3] output as (0)
+input "x" = b0
+output "h" = b1
+output "y" = b3
+segment segment_0(t.size; b0, b1, b2, b3) -> (b1, b2, b3):
+  for t in 0..t.size:
+    v1 = read b0[t]
+    if CONDITION:
+      v2: float32[3] = tanh(v1: float32[3])
+      write b2[WRITTEN] = v2
+    write b1[t] = v1
+  for t in t.size..4 backwards:
+    v3 = read b2[READ]
+    write b1[t] = v3
+  v4 = read b2[ALL]
+  v5: float32[3] = reduce_sum(v4: float32[t.size - 4, 3]) {axes: (0,)}
+  write b3[] = v5
+driver:
+  run segment_0
+"""
+
+
+def later(
+    condition: str = "t >= 4",
+    written: str = "t",
+    read: str = "t",
+    window: str = "4 +: t.size - 4",
+    extent: str = "t.size",
+) -> str:
+    text = LATER.replace("CONDITION", condition).replace("WRITTEN", written).replace("READ", read)
+    return text.replace("ALL", window).replace("EXTENT", extent)
+
+
+def test_an_array_begins_at_the_first_position_that_is_touched() -> None:
+    shrunk = later(written="t - 4", read="t - 4", window="0 +: t.size - 4", extent="t.size - 4")
+    assert_becomes(ArrayShrinking(), later(), shrunk)
+
+
+def test_an_array_ends_at_the_last_position_that_is_touched() -> None:
+    given = later("t < 4", read="t - 4").replace("t in t.size..4", "t in 8..4").replace("t.size - 4", "4")
+    given = given.replace("4 +: 4", "0 +: 4")
+    assert_becomes(
+        ArrayShrinking(),
+        given,
+        given.replace('k": float32[3] internal over (t@0: full t.size)', 'k": float32[3] internal over (t@0: full 4)'),
+        size=16,
+    )
+
+
+@pytest.mark.parametrize("condition", ["t >= 1", "t >= 4 or t == 0", "t % 2 == 0"])
+def test_an_array_that_is_touched_nearly_everywhere_stays(condition: str) -> None:
+    assert_stays(ArrayShrinking(), later(condition))
+
+
+def test_arrays_of_loops_that_run_in_chunks_stay() -> None:
+    assert_stays(ArrayShrinking(), later(), whole=False)
 
 
 # -- masks ----------------------------------------------------------------------------------------------------------

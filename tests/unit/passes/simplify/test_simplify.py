@@ -314,3 +314,45 @@ def test_pads_of_zeros_of_two_signs_stay_two() -> None:
         output "y": float32[4] = %2 as (0)
     """
     assert [node.op for node in after(Simplify(), text).nodes.values()].count("pad") == 2
+
+
+SLICE = "slice(%1) {lengths: (`3`, `1`, `4`), starts: (`0`, `t`, `2`), steps: (1, 1, 1)}"
+
+
+def turned(axes: str, source: str, shape: str, slices: str) -> str:
+    return f"""
+        dims t: t.size
+        %0: float32[{source}] = input {{layout: (0, 1, 2), name: "x", role: "input"}} @0 "x"
+        %1: float32[3, 5, 6] = transpose(%0) {{axes: {axes}}}
+        {slices}
+        output "y": float32[{shape}] over (t) = %3[t] as ($t, 0, 1)
+    """
+
+
+def test_a_point_of_what_is_turned_is_read_where_it_lies() -> None:
+    text = turned(
+        "(1, 0, 2)",
+        "5, 3, 6",
+        "3, 4",
+        f"""
+        %2: float32[3, 1, 4] over (t) = {SLICE}
+        %3: float32[3, 4] over (t) = reshape(%2[t]) {{shape: (`3`, `4`)}}
+    """,
+    )
+    found = after(Simplify(), text)
+    assert [node.op for node in found.nodes.values()].count("transpose") == 0
+    (cut,) = (node for node in found.nodes.values() if node.op == "slice")
+    assert [str(start) for start in cut.attr("starts")] == ["t", "0", "2"]
+
+
+def test_what_stays_turned_is_turned_once() -> None:
+    text = turned(
+        "(2, 1, 0)",
+        "6, 5, 3",
+        "3, 4",
+        f"""
+        %2: float32[3, 1, 4] over (t) = {SLICE}
+        %3: float32[3, 4] over (t) = reshape(%2[t]) {{shape: (`3`, `4`)}}
+    """,
+    )
+    assert [node.op for node in after(Simplify(), text).nodes.values()].count("transpose") == 1

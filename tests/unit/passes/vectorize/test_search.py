@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tempo as tp
+from tempo.costs import EAGER, FUSED
 from tempo.passes.manager import PassContext
 from tempo.passes.vectorize.search import Decision, Lift
 from tempo.sdg.graph import Graph
@@ -127,3 +128,21 @@ def test_explain_names_what_was_decided() -> None:
 def test_an_unknown_way_is_an_input_error(wrong: object) -> None:
     with pytest.raises(tp.InputError, match="mapping="):
         tp.Options(mapping=wrong)  # type: ignore[arg-type]
+
+
+def test_what_fuses_with_the_loop_that_reads_it_is_not_kept_for_it() -> None:
+    """h is kept for g anyway. Where each operator is a call, all points of the factor at once are one."""
+    body = f"""
+{X}{SUM}
+%3: float32[3] over (t) = merge {{name: "g", role: "recurrent"}} @2
+  | t == t.size - 1 -> %1[t]
+  | True -> %4[t]
+%6: float32[3] over (t) = mul(%1[t], %1[t])
+%5: float32[3] over (t) = mul(%3[t + 1], %6[t])
+%4: float32[3] over (t) = add(%5[t], %1[t])
+output "y": float32[3] = %3[0] as (0)
+"""
+    fused, decisions = lift(body, costs=FUSED)
+    eager, _ = lift(body, costs=EAGER)
+    assert (domains(fused, 6), domains(eager, 6)) == ([1], [0])
+    assert [decision.why for decision in decisions if 6 in decision.nodes] == ["part of what reads it"]
