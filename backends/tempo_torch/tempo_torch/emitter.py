@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -46,9 +48,26 @@ def rows(tensor: torch.Tensor | ByPoint) -> Any:
     return tensor.unbind(0) if len(tensor) <= _MANY else tensor
 
 
-def turned_rows(tensor: torch.Tensor | ByPoint) -> Any:
-    """The same, each row transposed."""
-    return tuple(row.t() for row in tensor) if isinstance(tensor, ByPoint) else rows(tensor.mT)
+@cache
+def of_rows(prepare: Callable[[torch.Tensor, int], Any]) -> Callable[[Any, int], Any]:
+    """What `prepare` makes of each row, where they are not too many."""
+
+    def prepared_rows(tensor: torch.Tensor | ByPoint, times: int) -> Any:
+        is_few = isinstance(tensor, ByPoint) or len(tensor) <= _MANY
+        return tuple(prepare(row, times) for row in tensor) if is_few else _Prepared(tensor, prepare)
+
+    return prepared_rows
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What is made of each row when it is looked at."""
+
+    tensor: torch.Tensor
+    prepare: Callable[[torch.Tensor, int], Any]
+
+    def __getitem__(self, row: int) -> Any:
+        return self.prepare(self.tensor[row], 1)
 
 
 class TorchEmitter(ScalarEmitter):
@@ -58,7 +77,7 @@ class TorchEmitter(ScalarEmitter):
     """Whether values without axes may be NumPy's scalars, and elements of tensors are there for NumPy."""
 
     def segment(self, segment: Segment) -> str:
-        self._flow = Flow.of(segment)
+        self._flow, self._is_loop = Flow.of(segment), segment.is_loop
         self._hoisted: dict[tuple[int, Callable[..., Any]], tuple[str, ast.stmt]] = {}
         self._reads: dict[str, Read] = {}  # those that are held
         self._uses: Counter[tuple[int, Callable[..., Any]]] = Counter()
@@ -237,15 +256,18 @@ class TorchEmitter(ScalarEmitter):
         operation = self.function_of(compute)
         if not isinstance(operation, Operation):
             operation = Operation(operation)
-        values = [self._turned(name) if at == operation.turns else None for at, name in enumerate(compute.operands)]
-        turned = any(value is not None for value in values)
+        ahead = operation.ahead
+        values: list[ast.expr | None] = [None for _ in compute.operands]
+        if ahead is not None:
+            values[ahead.place] = self._prepared(compute.operands[ahead.place], ahead.prepare)
+        is_prepared = ahead is not None and values[ahead.place] is not None
         if operation.number is not None:
             values[operation.number] = self._number(compute.operands[operation.number])
         operands = [value or self._taken(compute, at) for at, value in enumerate(values)]
         if operation.in_place and (place := self._taken_over(compute, operation)) is not None:
             self.named(operation.in_place, f"{compute.op}_in_place")
             return self.applied(compute, operation.in_place, operands if place == 0 else operands[::-1])
-        function = operation.on_turned if turned and operation.on_turned else operation.function
+        function = ahead.function if ahead is not None and is_prepared else operation.function
         return self.applied(compute, function, operands)
 
     def _scalar_of(self, compute: Compute) -> ast.expr | None:
@@ -286,15 +308,22 @@ class TorchEmitter(ScalarEmitter):
     def _row(self, read: Read, made: ast.expr) -> ast.expr:
         return ast.Subscript(made, self._expr(read.index[0].index), ast.Load())  # type: ignore[union-attr]
 
-    def _turned(self, name: str) -> ast.expr | None:
-        """The transpose of what a loop reads, made before the loop; None where it varies."""
+    def _prepared(self, name: str, prepare: Callable[[torch.Tensor, int], Any]) -> ast.expr | None:
+        """What is made of a matrix that a loop reads, before the loop; None where it varies."""
         read = self._reads.get(name) if name in self._held else None
         if read is not None and read in self._flow.looped and not read.fresh and self._has_rows(read):
             self._held.pop(name)
             self._uses[read.buffer, rows] -= 1
-            return self._row(read, self._hoist(read.buffer, turned_rows))
+            return self._row(read, self._hoist(read.buffer, of_rows(prepare), self._times))
         buffer = self._unchanging(name)
-        return None if buffer is None else self._hoist(buffer, torch.t)
+        return None if buffer is None else self._hoist(buffer, prepare, self._times)
+
+    @property
+    def _times(self) -> ast.expr:
+        """How often a call of the segment runs its loop; what is in no loop of that kind, once."""
+        if not self._is_loop:
+            return ast.Constant(1)
+        return ast.BinOp(_name("stop"), ast.Sub(), _name("start"))
 
     def _number(self, name: str) -> ast.expr | None:
         """What has no axes and is the same in all of a loop, looked at before the loop; None where it varies."""
@@ -312,14 +341,14 @@ class TorchEmitter(ScalarEmitter):
         self._held.pop(name)
         return read.buffer
 
-    def _hoist(self, buffer: int, function: Callable[..., Any]) -> ast.expr:
-        """The name of `function(buffer)`, computed once in the prologue."""
+    def _hoist(self, buffer: int, function: Callable[..., Any], *more: ast.expr) -> ast.expr:
+        """The name of `function(buffer, *more)`, computed once in the prologue."""
         label, key = self._buffer(buffer).label, (buffer, function)
         self._uses[key] += 1
         if key not in self._hoisted:
             name = self.names.fresh(f"{label}_{function.__name__}")
             maker = self.named(function, function.__name__)
-            call = ast.Call(ast.Name(maker, ast.Load()), [ast.Name(label, ast.Load())], [])
+            call = ast.Call(ast.Name(maker, ast.Load()), [ast.Name(label, ast.Load()), *more], [])
             self._hoisted[key] = name, ast.Assign([ast.Name(name, ast.Store())], call, lineno=0)
         return ast.Name(self._hoisted[key][0], ast.Load())
 
@@ -339,7 +368,7 @@ class CudaEmitter(TorchEmitter):
 
     on_cpu = False
 
-    def _turned(self, name: str) -> ast.expr | None:
+    def _prepared(self, name: str, prepare: Callable[[torch.Tensor, int], Any]) -> ast.expr | None:
         """Its libraries take a matrix as it lies, and what is recorded as a graph is to have the same bits."""
         return None
 

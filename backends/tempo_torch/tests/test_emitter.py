@@ -12,6 +12,7 @@ from tempo_torch import emitter
 from tempo_torch.arrays import to_host
 from tempo_torch.backend import TorchBackend
 from tempo_torch.flow import Flow
+from tempo_torch.operators.contractions import turned
 
 import tempo as tp
 from tempo.loop_ir.codegen.python import Emitter
@@ -61,8 +62,8 @@ def test_values_that_nobody_needs_any_more_give_their_memory():
 
 def test_the_transpose_of_a_matrix_is_made_once():
     made = source(chain(), t=5)
-    assert len(re.findall(r"= t_0\(b\d+\)", made)) == 1
-    assert re.search(r"= dot\(\w+, b\d+_t\)", made)
+    assert len(re.findall(r"= turned\(b\d+, stop - start\)", made)) == 1
+    assert re.search(r"= dot\(\w+, b\d+_turned\)", made)
 
 
 def test_a_value_that_is_used_twice_keeps_its_memory():
@@ -122,7 +123,7 @@ def test_rows_that_an_outer_loop_reads_again_are_views_made_once(many: int, monk
     monkeypatch.setattr(emitter, "_MANY", many)
     made = source(layered(), t=3, l=4)
     assert re.search(r"= rows\(b\d+\)", made)
-    assert re.search(r"= turned_rows\(b\d+\)", made)
+    assert re.search(r"= prepared_rows\(b\d+, stop - start\)", made)
     check(layered(), w=DRAW.normal(size=(4, 3, 3)), scale=DRAW.normal(size=(4, 3)), x=DRAW.normal(size=(3, 3)))
 
 
@@ -145,9 +146,11 @@ def test_names_of_dims_and_tensors_are_not_taken():
     check(program, t_0=DRAW.normal(size=(4, 2, 2)), sizes={"rows": 3, "tanh_in_place_0": 2})
 
 
-def test_turned_rows_are_transposes():
+@pytest.mark.parametrize("many", [1024, 1])
+def test_prepared_rows_are_those_of_each_row(many: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(emitter, "_MANY", many)
     tensor = torch.arange(12).reshape(2, 2, 3)
-    assert torch.equal(emitter.turned_rows(tensor)[1], tensor[1].t())
+    assert torch.equal(emitter.of_rows(turned)(tensor, 2)[1], tensor[1].t())
     assert torch.equal(emitter.rows(tensor)[1], tensor[1])
 
 

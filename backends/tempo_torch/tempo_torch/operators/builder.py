@@ -16,13 +16,23 @@ from tempo_torch.waits import waits
 Function = Callable[..., torch.Tensor]
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """Of the operand at `place`, what `prepare(operand, times)` makes, where so many products follow; `function` takes
+    that in its place."""
+
+    place: int
+    prepare: Callable[[torch.Tensor, int], Any]
+    function: Function
+
+
 @dataclass(frozen=True, eq=False)
 class Operation:
     """A function with other forms of it, for an emitter that knows more of the operands.
 
     in_place   the same into the memory of the first operand, which has the result's type and nobody else needs
     commutes   whether the first two operands may be exchanged
-    turns      the operand, a matrix, whose transpose `on_turned` takes in its place
+    ahead      what may be made of an operand before a loop that does not change it
     number     the operand without axes that is looked at on the host; may be given as a number
     bounded    whether it makes use of a number that a length, given on the device, is at most (`moving.Moving`)
     """
@@ -30,8 +40,7 @@ class Operation:
     function: Function
     in_place: Function | None = None
     commutes: bool = False
-    turns: int | None = None
-    on_turned: Function | None = None
+    ahead: Ahead | None = None
     number: int | None = None
     bounded: bool = False
 

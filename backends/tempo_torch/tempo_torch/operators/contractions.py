@@ -14,6 +14,7 @@ from tempo import dtypes
 from tempo.backends.operators import Call
 from tempo_torch.operators.builder import (
     HALF,
+    Ahead,
     Builder,
     Function,
     Operation,
@@ -22,6 +23,7 @@ from tempo_torch.operators.builder import (
     is_unsigned,
     result_dtype,
 )
+from tempo_torch.operators.packing import is_worth_packing, packed_if_often, product, turned_packed_if_often
 
 # Elements of a matrix of lhs from which a batched product with a narrower rhs is made as its transpose, measured:
 # 1,024 x 64 by 64 x 1, eight of them, takes 430 us as it stands and 60 to 120 us turned.
@@ -43,7 +45,7 @@ def _dot(call: Call, device: torch.device) -> Function:
         if call.result.dtype == "bfloat16" and _multiplies_bfloat16():
             return _of_matrices(lhs, rhs, *axes)
         return _matrix_by_vector(call) or in_float32(contraction(lhs, rhs, *axes), call)
-    return contraction(lhs, rhs, *axes)
+    return contraction(lhs, rhs, *axes, packs=device.type == "cpu" and call.result.dtype == "float32")
 
 
 @cache
@@ -58,16 +60,20 @@ def _of_matrices(
 ) -> Function:
     """A contraction of which a vector is a matrix of one row."""
     if not lhs_contract or min(len(lhs), len(rhs)) > 1:
-        return contraction(lhs, rhs, lhs_contract, rhs_contract, lhs_batch, rhs_batch)
+        return contraction(lhs, rhs, lhs_contract, rhs_contract, lhs_batch, rhs_batch, packs=True)
     shape = (*_left(lhs, lhs_contract), *_left(rhs, rhs_contract))
     rows = [(1, *each) if len(each) == 1 else each for each in (lhs, rhs)]
     at = [(1,) if len(each) == 1 else axes for each, axes in ((lhs, lhs_contract), (rhs, rhs_contract))]
-    multiply = _called(contraction(*rows, *at, (), ()))
+    multiply = contraction(*rows, *at, (), (), packs=True)
+    if isinstance(multiply, Operation) and multiply.ahead is not None:
+        ahead, bare = multiply.ahead, multiply.function
+        later = replace(ahead, function=lambda x, y: ahead.function(x.reshape(rows[0]), y).reshape(shape))
+        return Operation(lambda x, y: bare(x.reshape(rows[0]), y).reshape(shape), ahead=later)
     return lambda x, y: multiply(x.reshape(rows[0]), y.reshape(rows[1])).reshape(shape)
 
 
 def _called(function: Function) -> Function:
-    """Without what it says of operands that come turned."""
+    """Without what it says of operands that are prepared."""
     return function.function if isinstance(function, Operation) else function
 
 
@@ -131,16 +137,27 @@ def _mv(place: int, is_turned: bool, shape: Ints, *given: torch.Tensor) -> torch
 
 
 def contraction(
-    lhs: Ints, rhs: Ints, lhs_contract: Axes, rhs_contract: Axes, lhs_batch: Axes, rhs_batch: Axes
+    lhs: Ints,
+    rhs: Ints,
+    lhs_contract: Axes,
+    rhs_contract: Axes,
+    lhs_batch: Axes,
+    rhs_batch: Axes,
+    packs: bool = False,
 ) -> Function:
-    """A function of two tensors of the shapes `lhs` and `rhs`; the axes of the result are batch, free lhs, free rhs."""
+    """A function of two tensors of the shapes `lhs` and `rhs`; the axes of the result are batch, free lhs, free rhs.
+
+    `packs`: a matrix that stays may be laid out for oneDNN (`packing.py`).
+    """
     lhs_free = _without(len(lhs), (*lhs_batch, *lhs_contract))
     rhs_free = _without(len(rhs), (*rhs_batch, *rhs_contract))
     shape = tuple(lhs[a] for a in (*lhs_batch, *lhs_free)) + tuple(rhs[a] for a in rhs_free)
     if not lhs_contract:
         return _product(lhs, rhs, (lhs_batch, lhs_free), (rhs_batch, rhs_free))
     if not lhs_batch and len(lhs_contract) == 1 and len(lhs_free) <= 1 and len(rhs_free) <= 1:
-        return _plain(len(lhs), len(rhs), lhs_contract[0], rhs_contract[0])
+        return _plain(lhs, rhs, lhs_contract[0], rhs_contract[0], packs)
+    if not lhs_batch and len(lhs_contract) == 1 and len(rhs) == 2:
+        return _by_matrix(lhs, rhs, lhs_contract[0], rhs_contract[0], packs)
     high, wide = prod(lhs[a] for a in lhs_free), prod(rhs[a] for a in rhs_free)
     turn = bool(lhs_batch) and high > wide and high * prod(lhs[a] for a in lhs_contract) >= _WORTH_TURNING
     left = _arranged(lhs, (lhs_batch, lhs_contract, lhs_free) if turn else (lhs_batch, lhs_free, lhs_contract))
@@ -157,20 +174,41 @@ def _without(rank: int, axes: Axes) -> Axes:
     return tuple(axis for axis in range(rank) if axis not in axes)
 
 
-def _plain(lhs_rank: int, rhs_rank: int, lhs_axis: int, rhs_axis: int) -> Function:
+def _plain(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: bool) -> Function:
     """Vectors and matrices, by the function with the least overhead."""
-    if lhs_rank == rhs_rank == 1:
+    if len(lhs) == len(rhs) == 1:
         return torch.dot
-    if rhs_rank == 1:
+    if len(rhs) == 1:
         return torch.mv if lhs_axis == 1 else lambda x, y: torch.mv(x.t(), y)
-    if lhs_rank == 1 and rhs_axis == 1:
+    if len(lhs) == 1 and rhs_axis == 1:
         return lambda x, y: torch.mv(y, x)
-    if lhs_rank == 1:
-        return Operation(lambda x, y: torch.mv(y.t(), x), turns=1, on_turned=lambda x, y: torch.mv(y, x))
-    left = None if lhs_axis == 1 else torch.t
-    if rhs_axis == 0:
-        return _combine(torch.mm, left, None)
-    return Operation(_combine(torch.mm, left, torch.t), turns=1, on_turned=_combine(torch.mm, left, None))
+    if len(lhs) == 1:
+        return Operation(lambda x, y: torch.mv(y.t(), x), ahead=Ahead(1, turned, lambda x, y: torch.mv(y, x)))
+    return _by_matrix(lhs, rhs, lhs_axis, rhs_axis, packs)
+
+
+def _by_matrix(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: bool) -> Function:
+    """Of any axes, one of which is contracted with one of a matrix."""
+    free = _without(len(lhs), (lhs_axis,))
+    rows, shape = prod(lhs[axis] for axis in free), (*(lhs[axis] for axis in free), rhs[1 - rhs_axis])
+    left = torch.t if len(lhs) == 2 and lhs_axis == 0 else _arranged(lhs, ((), free, (lhs_axis,)))
+    if packs and is_worth_packing(rows, prod(rhs)):
+        multiply = _combine(product(rows), left, None if rhs_axis == 1 else torch.t)
+        prepare = packed_if_often if rhs_axis == 1 else turned_packed_if_often
+        ahead = Ahead(1, prepare, _combine(product(rows), left, None))
+    else:
+        multiply = _combine(torch.mm, left, torch.t if rhs_axis == 1 else None)
+        ahead = Ahead(1, turned, _combine(torch.mm, left, None)) if rhs_axis == 1 else None
+    if len(free) == 1:
+        return multiply if ahead is None else Operation(multiply, ahead=ahead)
+    if ahead is not None:
+        later = ahead.function
+        ahead = replace(ahead, function=lambda x, y: later(x, y).reshape(shape))
+    return Operation(lambda x, y: multiply(x, y).reshape(shape), ahead=ahead)
+
+
+def turned(matrix: torch.Tensor, times: int) -> torch.Tensor:
+    return matrix.t()
 
 
 def _product(lhs: Ints, rhs: Ints, lhs_axes: tuple[Axes, Axes], rhs_axes: tuple[Axes, Axes]) -> Function:
