@@ -65,7 +65,7 @@ def _of_matrices(
     rows = [(1, *each) if len(each) == 1 else each for each in (lhs, rhs)]
     at = [(1,) if len(each) == 1 else axes for each, axes in ((lhs, lhs_contract), (rhs, rhs_contract))]
     multiply = contraction(*rows, *at, (), (), packs=True)
-    if isinstance(multiply, Operation) and multiply.ahead is not None:
+    if len(rhs) == 2 and isinstance(multiply, Operation) and multiply.ahead is not None:
         ahead, bare = multiply.ahead, multiply.function
         later = replace(ahead, function=lambda x, y: ahead.function(x.reshape(rows[0]), y).reshape(shape))
         return Operation(lambda x, y: bare(x.reshape(rows[0]), y).reshape(shape), ahead=later)
