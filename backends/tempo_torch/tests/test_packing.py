@@ -56,13 +56,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
     return found
 
 
-@pytest.mark.parametrize("rows_at_once", [8, 2])
 @pytest.mark.parametrize("dims", [1, 2])
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_long_loop_packs_each_matrix_once(
-    turned: bool, dims: int, rows_at_once: int, counted: list[torch.Tensor], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packing, "_SEVERAL", rows_at_once)
+def test_a_long_loop_packs_each_matrix_once(turned: bool, dims: int, counted: list[torch.Tensor]) -> None:
     program, arrays = recurrence(turned, dims), given(40, dims)
     found = tp.compile(program, backend="torch")(**arrays)["last"]
     assert len(counted) == dims

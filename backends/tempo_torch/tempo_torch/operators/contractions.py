@@ -193,9 +193,9 @@ def _by_matrix(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: bool) 
     rows, shape = prod(lhs[axis] for axis in free), (*(lhs[axis] for axis in free), rhs[1 - rhs_axis])
     left = torch.t if len(lhs) == 2 and lhs_axis == 0 else _arranged(lhs, ((), free, (lhs_axis,)))
     if packs and is_worth_packing(rows, prod(rhs)):
-        multiply = _combine(product(rows), left, None if rhs_axis == 1 else torch.t)
+        multiply = _combine(product, left, None if rhs_axis == 1 else torch.t)
         prepare = packed_if_often if rhs_axis == 1 else turned_packed_if_often
-        ahead = Ahead(1, prepare, _combine(product(rows), left, None))
+        ahead = Ahead(1, prepare, _combine(product, left, None))
     else:
         multiply = _combine(torch.mm, left, torch.t if rhs_axis == 1 else None)
         ahead = Ahead(1, turned, _combine(torch.mm, left, None)) if rhs_axis == 1 else None

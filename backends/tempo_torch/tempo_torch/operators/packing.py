@@ -1,4 +1,4 @@
-"""Products of several rows by a large matrix, by oneDNN; laid out for it before the first of many.
+"""Large matrices by which several rows are multiplied many times, laid out for oneDNN before the first product.
 
 A library brings a matrix into blocks that fit its registers in each product. For few rows that takes longer than the
 product: 4 rows by a matrix of 4,096 x 1,024 take 1.6 ms, 0.4 where the matrix was brought into blocks before; 16 rows
@@ -12,15 +12,10 @@ from __future__ import annotations
 
 import torch
 
-from tempo_torch.operators.builder import Function
-
 _OFTEN = 32
 """Products from which on a matrix is packed."""
 _LARGE = 1 << 18
 """Elements of a matrix from which on the operator's overhead, ten microseconds, does not matter."""
-_SEVERAL = 8
-"""Rows from which on oneDNN multiplies a matrix as it lies no slower than torch's own product: 16 rows by 4,096 x 1,024
-take 2.1 ms for 2.6, on two cores 1.2 for 2.3."""
 _HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
@@ -44,15 +39,9 @@ def packed(matrix: torch.Tensor) -> torch.Tensor:
     return made
 
 
-def product(rows: int) -> Function:
-    """So many rows by a matrix, packed or not."""
-    return _by_onednn if rows >= _SEVERAL else _of_few_rows
-
-
-def _by_onednn(rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+def product(rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    """Rows by a matrix, packed or not."""
+    if not matrix.is_mkldnn:
+        return torch.mm(rows, matrix.t())
     made: torch.Tensor = torch.ops.mkldnn._linear_pointwise(rows, matrix, None, "none", [], "")
     return made
-
-
-def _of_few_rows(rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
-    return _by_onednn(rows, matrix) if matrix.is_mkldnn else torch.mm(rows, matrix.t())
