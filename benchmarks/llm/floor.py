@@ -2,8 +2,8 @@
 
 Each is by the library's own function for it, over weights of their own, so that they come from memory as a model's do.
 A vector is made of the one before, as in the model: nothing runs beside anything else, or is left out. Where a library
-has several functions for it (PyTorch's for one vector and for several, JAX's precisions) the fastest counts: of
-bfloat16 they differ by up to two.
+has several functions for it (PyTorch's for one vector and for several, with the matrix laid out for oneDNN and without;
+JAX's precisions) the fastest counts: they differ by up to two, for several rows by more.
 """
 
 from __future__ import annotations
@@ -58,14 +58,16 @@ def _jax(session: Session, start: np.ndarray, weights: Sequence[np.ndarray]) -> 
 
 def _torch(session: Session, start: np.ndarray, weights: Sequence[np.ndarray]) -> list[Floor]:
     torch = import_module("torch")
+    packing = import_module("tempo_torch.operators.packing")
     x, *given = (torch_array(each).to(session.device) for each in (start, *weights))
+    packed = [packing.PackedMatrix.of(each, 1, keep=True) for each in given]
 
-    def way(product: Callable[[Any, Any], Any]) -> Floor:
+    def way(product: Callable[[Any, Any], Any], given: Sequence[Any]) -> Floor:
         run: Floor = torch.inference_mode()(lambda: session.ready(_through(x, given, product)))
         return run
 
-    of_one = [way(lambda x, weight: torch.mv(weight, x[0])[None])] if len(start) == 1 else []
-    return [way(torch.nn.functional.linear), *of_one]
+    of_one = [way(lambda x, weight: torch.mv(weight, x[0])[None], given)] if len(start) == 1 else []
+    return [way(torch.nn.functional.linear, given), way(packing.by_matrix(1), packed), *of_one]
 
 
 def torch_array(array: np.ndarray) -> Any:

@@ -172,6 +172,11 @@ class Backend(Protocol):
         which buffers and results have a `placement`, and `allocate_on_mesh` and `laid` are told one."""
         raise NotImplementedError
 
+    def for_products(self, matrix: Array, contracted: int, alone: bool) -> Array:
+        """A matrix that a caller keeps, laid out for products of rows by it that contract this axis. `alone`: nothing
+        else reads it."""
+        return matrix
+
     def joined(self, part: Array, placement: Placement) -> Array:
         """Of an array that lies in parts this process has one: as the backend gives such arrays out."""
         return part

@@ -63,6 +63,11 @@ def parts_of(value: Any) -> Iterator[Any]:
         yield value
 
 
+def each_part(value: Any, change: Callable[[Any], Any]) -> Any:
+    """An array, or each that it is given as, changed."""
+    return ByPoint(each_part(part, change) for part in value) if isinstance(value, ByPoint) else change(value)
+
+
 def placed(backend: Backend, value: Any, axes: int, placement: Placement = ()) -> Any:
     """What an input is given, as the backend has it: by point along the first `axes` axes at most, one array behind.
     `placement`: on a mesh, how it lies there."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from tempo import dtypes
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
-from tempo.backends.by_point import ByPoint, joined, padded, parts_of, placed
+from tempo.backends.by_point import ByPoint, each_part, joined, padded, parts_of, placed
 from tempo.caches import digest
 from tempo.compiler.driver import Specialised
 from tempo.compiler.plan import Plan
@@ -24,7 +24,7 @@ from tempo.errors import AtUserLine, TempoError
 from tempo.logs import say
 from tempo.loop_ir.analysis.heap import Heap
 from tempo.loop_ir.analysis.index_bits import NARROW
-from tempo.loop_ir.analysis.layouts import layouts, layouts_in_segments
+from tempo.loop_ir.analysis.layouts import Matrix, layouts, layouts_in_segments, matrices
 from tempo.loop_ir.analysis.liveness import Lifetimes
 from tempo.loop_ir.analysis.needed_slots import NeededSlots, bytes_at
 from tempo.loop_ir.analysis.whole_points import marks
@@ -144,8 +144,15 @@ class Compiled:
             return placed(self.backend, value, axes, as_given(self.program.buffers[id]))
 
     def put(self, id: int, value: Any) -> Array:
-        """The same for the caller to keep."""
-        return self.joined(id, self.from_given(id, value))
+        """The same for the caller to keep, matrices laid out for the products with them."""
+        array, found = self.joined(id, self.from_given(id, value)), self.matrices.get(id)
+        if found is None or as_given(self.program.buffers[id]):
+            return array
+        return each_part(array, partial(self.backend.for_products, contracted=found.contracted, alone=found.alone))
+
+    @cached_property
+    def matrices(self) -> Mapping[int, Matrix]:
+        return matrices(self.program)
 
     def joined(self, id: int, array: Array, without: int | None = None) -> Array:
         """The user's array of a buffer; of one that lies in parts a process has its own. `without`: an axis that the

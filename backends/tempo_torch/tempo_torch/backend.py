@@ -31,6 +31,7 @@ from tempo_torch.arrays import (
 from tempo_torch.emitter import CudaEmitter, TorchEmitter
 from tempo_torch.memory import measured_peak
 from tempo_torch.operators import TABLE
+from tempo_torch.operators.packing import PackedMatrix
 from tempo_torch.plugin import INFO
 
 
@@ -161,6 +162,9 @@ class TorchBackend(GenericBackend):
         self.delete(array)
 
     def delete(self, array: torch.Tensor) -> None:
+        if isinstance(array, PackedMatrix):
+            array.let_go()
+            return
         array.data = array.detach().new_empty(0)
 
     def stored(self, array: torch.Tensor, axis: int, at: int, part: np.ndarray[Any, Any]) -> torch.Tensor:
@@ -176,6 +180,9 @@ class TorchBackend(GenericBackend):
         with torch.inference_mode():  # a segment with a loop makes tensors that nobody else may write to
             signed(array).index_copy_(axis, self.from_host(positions), signed(part))
         return array
+
+    def for_products(self, matrix: torch.Tensor, contracted: int, alone: bool) -> torch.Tensor:
+        return PackedMatrix.of(matrix, contracted, keep=not alone)
 
     def transpose(self, array: torch.Tensor, axes: tuple[int, ...]) -> torch.Tensor:
         return array.permute(axes)

@@ -23,6 +23,8 @@ from tempo.backends.loop_ir import Assign, Buffer, Compute, Loop, Read, Segment,
 from tempo.backends.operators import OPERATORS
 from tempo_torch.flow import Flow
 from tempo_torch.operators import Operation
+from tempo_torch.operators.builder import Ahead
+from tempo_torch.operators.packing import OFTEN
 from tempo_torch.picks import element, picked, picker
 from tempo_torch.scalars import (
     COUNTED,
@@ -77,7 +79,8 @@ class TorchEmitter(ScalarEmitter):
     """Whether values without axes may be NumPy's scalars, and elements of tensors are there for NumPy."""
 
     def segment(self, segment: Segment) -> str:
-        self._flow, self._is_loop = Flow.of(segment), segment.is_loop
+        self._flow, self._loop_of_segment = Flow.of(segment), segment.loop
+        self._packing: set[Callable[..., Any]] = set()
         self._hoisted: dict[tuple[int, Callable[..., Any]], tuple[str, ast.stmt]] = {}
         self._reads: dict[str, Read] = {}  # those that are held
         self._uses: Counter[tuple[int, Callable[..., Any]]] = Counter()
@@ -259,7 +262,7 @@ class TorchEmitter(ScalarEmitter):
         ahead = operation.ahead
         values: list[ast.expr | None] = [None for _ in compute.operands]
         if ahead is not None:
-            values[ahead.place] = self._prepared(compute.operands[ahead.place], ahead.prepare)
+            values[ahead.place] = self._prepared(compute.operands[ahead.place], ahead)
         is_prepared = ahead is not None and values[ahead.place] is not None
         if operation.number is not None:
             values[operation.number] = self._number(compute.operands[operation.number])
@@ -291,6 +294,18 @@ class TorchEmitter(ScalarEmitter):
         free = [at for at in self._flow.free(compute) if compute.operands[at] not in self._scalars.made]
         return next((at for at in ((0, 1) if operation.commutes else (0,)) if at in free), None)
 
+    def copied(self) -> tuple[int, ...]:
+        used = (key for key in self._hoisted if self._uses[key])
+        return tuple(buffer for buffer, function in used if function in self._packing and self._is_long)
+
+    @property
+    def _is_long(self) -> bool:
+        """Whether the segment's loop makes products enough, when it is run as a whole."""
+        loop = self._loop_of_segment
+        if loop is None or not (loop.lo.symbols() | loop.hi.symbols()) <= self.sizes.keys():
+            return loop is not None
+        return int((loop.hi - loop.lo).evaluate(self.sizes)) >= OFTEN
+
     def read(self, read: Read, array: ast.expr) -> ast.expr:
         buffer = self._buffer(read.buffer)
         if self._with_scalars and is_element(read, buffer):
@@ -308,20 +323,25 @@ class TorchEmitter(ScalarEmitter):
     def _row(self, read: Read, made: ast.expr) -> ast.expr:
         return ast.Subscript(made, self._expr(read.index[0].index), ast.Load())  # type: ignore[union-attr]
 
-    def _prepared(self, name: str, prepare: Callable[[torch.Tensor, int], Any]) -> ast.expr | None:
+    def _prepared(self, name: str, ahead: Ahead) -> ast.expr | None:
         """What is made of a matrix that a loop reads, before the loop; None where it varies."""
         read = self._reads.get(name) if name in self._held else None
         if read is not None and read in self._flow.looped and not read.fresh and self._has_rows(read):
             self._held.pop(name)
             self._uses[read.buffer, rows] -= 1
-            return self._row(read, self._hoist(read.buffer, of_rows(prepare), self._times))
+            return self._row(read, self._hoist_prepared(read.buffer, of_rows(ahead.prepare), ahead.copies))
         buffer = self._unchanging(name)
-        return None if buffer is None else self._hoist(buffer, prepare, self._times)
+        return None if buffer is None else self._hoist_prepared(buffer, ahead.prepare, ahead.copies)
+
+    def _hoist_prepared(self, buffer: int, prepare: Callable[..., Any], copies: bool) -> ast.expr:
+        if copies:
+            self._packing.add(prepare)
+        return self._hoist(buffer, prepare, self._times)
 
     @property
     def _times(self) -> ast.expr:
         """How often a call of the segment runs its loop; what is in no loop of that kind, once."""
-        if not self._is_loop:
+        if self._loop_of_segment is None:
             return ast.Constant(1)
         return ast.BinOp(_name("stop"), ast.Sub(), _name("start"))
 
@@ -368,7 +388,7 @@ class CudaEmitter(TorchEmitter):
 
     on_cpu = False
 
-    def _prepared(self, name: str, prepare: Callable[[torch.Tensor, int], Any]) -> ast.expr | None:
+    def _prepared(self, name: str, ahead: Ahead) -> ast.expr | None:
         """Its libraries take a matrix as it lies, and what is recorded as a graph is to have the same bits."""
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -84,3 +85,95 @@ def test_a_stream_packs_nothing_at_each_step(counted: list[torch.Tensor]) -> Non
     for _ in tp.compile(program, backend="torch").stream("t", **given(40, 1)):
         pass
     assert not counted
+
+
+# -- matrices that a caller keeps -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_LARGE", 1)
+
+
+FORMS: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]] = {
+    "x @ w": (lambda x, w: x @ w, (3, 5), (5, 6)),
+    "x @ w.T": (lambda x, w: x @ w.T, (3, 5), (6, 5)),
+    "v @ w": (lambda v, w: v @ w, (5,), (5, 6)),
+    "w @ v": (lambda v, w: w @ v, (5,), (6, 5)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("in_a_loop", [False, True])
+def test_a_matrix_that_was_put_is_packed_and_means_the_same(form: str, in_a_loop: bool, large: None) -> None:
+    multiplied, rows, shape = FORMS[form]
+    with tp.Program() as program:
+        t = tp.dim("t")
+        w, x = tp.input("w", shape), tp.input("x", rows, (t,))
+        state = tp.recurrent("state", rows, (t,))
+        state[0] = x
+        state[t + 1] = tp.tanh(state + x[t + 1])
+        tp.output("y", multiplied(state if in_a_loop else x, w))
+    arrays = {"w": DRAW.normal(size=shape).astype(np.float32)}
+    arrays["x"] = DRAW.normal(size=(4, *rows)).astype(np.float32)
+    run = tp.compile(program, "torch", sizes={"t": 4}, options=tp.Options(mapping="sequential"))
+    kept = run.device_put(w=arrays["w"])
+    assert isinstance(kept["w"], packing.PackedMatrix) == (form != "w @ v")  # of which it is the left operand
+    wanted = tp.compile(program, "numpy")(**arrays)["y"]
+    for given in (kept["w"], arrays["w"]):
+        np.testing.assert_allclose(np.asarray(run(x=arrays["x"], w=given)["y"]), wanted, atol=1e-5)
+
+
+def test_another_program_reads_a_packed_matrix_as_any(large: None) -> None:
+    matrix = DRAW.normal(size=(4, 4)).astype(np.float32)
+    rows = np.eye(4, dtype=np.float32)
+    with tp.Program() as program:
+        w, x = tp.input("w", (4, 4)), tp.input("x", (4, 4))
+        tp.output("y", x @ w)
+    kept = tp.compile(program, "torch", sizes={}).device_put(w=matrix)["w"]
+    assert isinstance(kept, packing.PackedMatrix)
+    with tp.Program() as other:
+        w, x = tp.input("w", (4, 4)), tp.input("x", (4, 4))
+        tp.output("turned", x @ w.T)
+        tp.output("rows", tp.exp(w) + w.spatial[1:2])
+        tp.output("w", tp.as_tensor(w))
+    found, wanted = tp.compile(other, "torch")(w=kept, x=rows), tp.compile(other, "numpy")(w=matrix, x=rows)
+    for name, array in wanted.items():
+        np.testing.assert_allclose(np.asarray(found[name]), array, atol=1e-5)
+
+
+def test_a_packed_matrix_is_a_tensor(large: None) -> None:
+    matrix = torch.randn(3, 4)
+    for contracted in (0, 1):
+        for keep in (False, True):
+            kept = packing.PackedMatrix.of(matrix, contracted, keep)
+            assert torch.equal(kept + 1, matrix + 1)
+            assert torch.equal(kept.t()[2], matrix.t()[2])
+            np.testing.assert_array_equal(np.asarray(kept), matrix.numpy())
+            assert str(matrix[0, 0].item())[:5] in repr(kept)
+    with pytest.raises(tp.InputError, match="not written to"):
+        kept.add_(1)
+
+
+def test_what_else_reads_a_matrix_has_it_as_it_was_given(large: None) -> None:
+    """As rows of embeddings, say, that are the head's outputs, too."""
+    matrix = DRAW.normal(size=(7, 4)).astype(np.float32)
+    with tp.Program() as program:
+        t = tp.dim("t")
+        token, w = tp.input("token", (2,), (t,), "int32"), tp.input("w", (7, 4))
+        tp.output("y", w.spatial[token] @ w.T)
+    arrays = {"token": np.array([[1, 2], [3, 6]], np.int32), "w": matrix}
+    run = tp.compile(program, "torch", sizes={"t": 2})
+    kept = run.device_put(w=matrix)["w"]
+    assert isinstance(kept, packing.PackedMatrix)
+    assert kept.plain.data_ptr() == matrix.ctypes.data
+    wanted = tp.compile(program, "numpy")(**arrays)["y"]
+    np.testing.assert_allclose(np.asarray(run(token=arrays["token"], w=kept)["y"]), wanted, atol=1e-5)
+
+
+def test_the_memory_of_what_a_loop_packs_is_foretold() -> None:
+    long, short = (
+        tp.compile(recurrence(True, 1), "torch", sizes={"t": steps}).memory.peak_bytes
+        for steps in (packing.OFTEN, packing.OFTEN - 1)
+    )
+    assert long - short >= 4 * WIDTH**2

@@ -6,7 +6,8 @@ is in one piece where the batch axes come first: `(heads, points, width)`, not `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
 
 from tempo.loop_ir.analysis.names import operands
 from tempo.loop_ir.ir import (
@@ -20,6 +21,7 @@ from tempo.loop_ir.ir import (
     PointIndex,
     Read,
     Segment,
+    Statement,
     Transfer,
     WindowIndex,
     Write,
@@ -83,6 +85,45 @@ def read_by_iteration(program: LoopProgram, loop: Loop) -> frozenset[int]:
     own, reads = PointIndex(var(loop.var)), [each for each in walk((loop,)) if isinstance(each, Read)]
     given = {id for id in program.inputs.values() if program.buffers[id].axes} & {each.buffer for each in reads}
     return frozenset(given - {each.buffer for each in reads if each.buffer in given and each.index[0] != own})
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """What an input is, at a point, that rows are multiplied by: all products contract the axis `contracted` of it.
+    `alone`: nothing else reads it."""
+
+    contracted: int
+    alone: bool
+
+
+def matrices(program: LoopProgram) -> Mapping[int, Matrix]:
+    """By input."""
+    contracted: dict[int, set[int]] = {}
+    given = {id for id in program.inputs.values() if len(program.buffers[id].shape) == 2}
+    others = {each.buffer for each in walk(program.items) if isinstance(each, Read)}
+    for segment in program.segments:
+        reads = {each.result: each for each in walk(segment.body) if isinstance(each, Read) and each.buffer in given}
+        used = ((each, at, reads[name]) for each in walk(segment.body) for at, name in _looked_at(each, reads))
+        for statement, at, read in used:
+            axis = _contracted(statement, at) if all(isinstance(entry, PointIndex) for entry in read.index) else None
+            if axis is None:
+                others.add(read.buffer)
+            else:
+                contracted.setdefault(read.buffer, set()).add(axis)
+    found = {id: axes.pop() for id, axes in contracted.items() if len(axes) == 1}
+    return {id: Matrix(axis, id not in others) for id, axis in found.items()}
+
+
+def _looked_at(statement: Statement, names: Container[str]) -> Iterator[tuple[int, str]]:
+    return ((at, name) for at, name in enumerate(operands(statement)) if name in names)
+
+
+def _contracted(statement: Statement, operand: int) -> int | None:
+    """The axis of a matrix that a product contracts where rows are multiplied by it; None for anything else."""
+    if not isinstance(statement, Compute) or statement.op != "dot" or operand != 1 or statement.attrs["rhs_batch"]:
+        return None
+    axes = statement.attrs["rhs_contract"]
+    return int(axes[0]) if len(axes) == 1 and len(statement.operand_types[1].shape) == 2 else None
 
 
 def _orders(segment: Segment) -> Iterator[tuple[Read, Order]]:

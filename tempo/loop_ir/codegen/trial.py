@@ -150,6 +150,9 @@ def tried(
         with heap.within(segment.name), Frame[str](heap) as names:
             call = _Call(emitter, names, sizes)
             names.become({call.label(id): piece for id, piece in given.items() if piece is not None})
+            for id in emitter.copied():
+                copy = array_of(emitter.program.buffers[id], sizes)
+                names[f"a copy of {call.label(id)}"] = replace(copy, role="between", buffer=None)
             call.block((segment.loop,) if segment.loop else segment.body)
             for id in segment.results:
                 made[id] = names.get(call.label(id))

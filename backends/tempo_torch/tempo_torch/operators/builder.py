@@ -19,11 +19,12 @@ Function = Callable[..., torch.Tensor]
 @dataclass(frozen=True)
 class Ahead:
     """Of the operand at `place`, what `prepare(operand, times)` makes, where so many products follow; `function` takes
-    that in its place."""
+    that in its place. `copies`: it may be a copy."""
 
     place: int
     prepare: Callable[[torch.Tensor, int], Any]
     function: Function
+    copies: bool = False
 
 
 @dataclass(frozen=True, eq=False)

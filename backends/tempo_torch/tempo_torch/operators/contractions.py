@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from math import prod
 
 import torch
@@ -23,7 +23,17 @@ from tempo_torch.operators.builder import (
     is_unsigned,
     result_dtype,
 )
-from tempo_torch.operators.packing import is_worth_packing, packed_if_often, product, turned_packed_if_often
+from tempo_torch.operators.packing import (
+    by_matrix,
+    by_prepared,
+    has_bfloat16,
+    is_worth_packing,
+    may_be_packed,
+    preparing,
+    turned,
+    vector_by_matrix,
+    vector_by_turned,
+)
 
 # Elements of a matrix of lhs from which a batched product with a narrower rhs is made as its transpose, measured:
 # 1,024 x 64 by 64 x 1, eight of them, takes 430 us as it stands and 60 to 120 us turned.
@@ -42,17 +52,10 @@ def _dot(call: Call, device: torch.device) -> Function:
     lhs, rhs = (operand.shape for operand in call.operands)
     axes = [tuple(call.attrs[name]) for name in ("lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch")]
     if call.result.dtype in HALF and device.type == "cpu":
-        if call.result.dtype == "bfloat16" and _multiplies_bfloat16():
+        if call.result.dtype == "bfloat16" and has_bfloat16():
             return _of_matrices(lhs, rhs, *axes)
         return _matrix_by_vector(call) or in_float32(contraction(lhs, rhs, *axes), call)
-    return contraction(lhs, rhs, *axes, packs=device.type == "cpu" and call.result.dtype == "float32")
-
-
-@cache
-def _multiplies_bfloat16() -> bool:
-    """Whether the processor has instructions for it (AVX-512 BF16): torch's products of matrices use them, and take a
-    quarter of the time of float32. Those of a matrix by a vector do not, and take five times as long."""
-    return torch.cpu._is_avx512_bf16_supported()
+    return contraction(lhs, rhs, *axes, packs=may_be_packed(result_dtype(call), device))
 
 
 def _of_matrices(
@@ -180,10 +183,9 @@ def _plain(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: bool) -> F
         return torch.dot
     if len(rhs) == 1:
         return torch.mv if lhs_axis == 1 else lambda x, y: torch.mv(x.t(), y)
-    if len(lhs) == 1 and rhs_axis == 1:
-        return lambda x, y: torch.mv(y, x)
     if len(lhs) == 1:
-        return Operation(lambda x, y: torch.mv(y.t(), x), ahead=Ahead(1, turned, lambda x, y: torch.mv(y, x)))
+        multiply = vector_by_matrix(rhs_axis)
+        return multiply if rhs_axis == 1 else Operation(multiply, ahead=Ahead(1, turned, vector_by_turned))
     return _by_matrix(lhs, rhs, lhs_axis, rhs_axis, packs)
 
 
@@ -192,10 +194,12 @@ def _by_matrix(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: bool) 
     free = _without(len(lhs), (lhs_axis,))
     rows, shape = prod(lhs[axis] for axis in free), (*(lhs[axis] for axis in free), rhs[1 - rhs_axis])
     left = torch.t if len(lhs) == 2 and lhs_axis == 0 else _arranged(lhs, ((), free, (lhs_axis,)))
-    if packs and is_worth_packing(rows, prod(rhs)):
-        multiply = _combine(product, left, None if rhs_axis == 1 else torch.t)
-        prepare = packed_if_often if rhs_axis == 1 else turned_packed_if_often
-        ahead = Ahead(1, prepare, _combine(product, left, None))
+    ahead = None
+    if packs:
+        multiply = _combine(by_matrix(rhs_axis), left, None)
+        is_worth = is_worth_packing(rows, prod(rhs))
+        if rhs_axis == 1 or is_worth:
+            ahead = Ahead(1, preparing(rhs_axis, is_worth), _combine(by_prepared, left, None), is_worth)
     else:
         multiply = _combine(torch.mm, left, torch.t if rhs_axis == 1 else None)
         ahead = Ahead(1, turned, _combine(torch.mm, left, None)) if rhs_axis == 1 else None
@@ -205,10 +209,6 @@ def _by_matrix(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: bool) 
         later = ahead.function
         ahead = replace(ahead, function=lambda x, y: later(x, y).reshape(shape))
     return Operation(lambda x, y: multiply(x, y).reshape(shape), ahead=ahead)
-
-
-def turned(matrix: torch.Tensor, times: int) -> torch.Tensor:
-    return matrix.t()
 
 
 def _product(lhs: Ints, rhs: Ints, lhs_axes: tuple[Axes, Axes], rhs_axes: tuple[Axes, Axes]) -> Function:

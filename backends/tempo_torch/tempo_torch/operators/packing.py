@@ -1,47 +1,174 @@
-"""Large matrices by which several rows are multiplied many times, laid out for oneDNN before the first product.
+"""Large matrices that rows are multiplied by many times, laid out for oneDNN before the first product.
 
 A library brings a matrix into blocks that fit its registers in each product. For few rows that takes longer than the
 product: 4 rows by a matrix of 4,096 x 1,024 take 1.6 ms, 0.4 where the matrix was brought into blocks before; 16 rows
 by 2,048 x 512 take 0.45 and 0.31. Bringing it there takes as long as some ten or twenty products save.
 
-These are the operators that `torch.compile` makes of a linear layer whose weights are frozen. Matrices are outputs by
-inputs, as those of `torch.nn.Linear`.
+These are the operators that `torch.compile` makes of a linear layer whose weights are frozen. They take matrices that
+are outputs by inputs, as those of `torch.nn.Linear`.
 """
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
 
-_OFTEN = 32
-"""Products from which on a matrix is packed."""
+import torch
+from torch.utils._pytree import tree_map
+
+from tempo.errors import InputError
+from tempo_torch.operators.builder import Function
+
+OFTEN = 32
+"""Products from which on a loop's matrix is packed before it."""
 _LARGE = 1 << 18
 """Elements of a matrix from which on the operator's overhead, ten microseconds, does not matter."""
 _HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
-def is_worth_packing(rows: int, elements: int) -> bool:
-    """One row by a matrix takes as long as reading it, however that lies."""
-    return _HAS_ONEDNN and rows > 1 and elements >= _LARGE
+@cache
+def has_bfloat16() -> bool:
+    """Whether the processor has instructions for it (AVX-512 BF16): products of matrices use them, and take a quarter
+    of the time of float32. Torch's of a matrix by a vector do not, and take five times as long."""
+    return torch.cpu._is_avx512_bf16_supported()
 
 
-def packed_if_often(matrix: torch.Tensor, times: int) -> torch.Tensor:
-    return packed(matrix) if times >= _OFTEN else matrix
+def may_be_packed(dtype: torch.dtype, device: torch.device) -> bool:
+    multiplies = dtype is torch.float32 or (dtype is torch.bfloat16 and has_bfloat16())
+    return _HAS_ONEDNN and device.type == "cpu" and multiplies
 
 
-def turned_packed_if_often(matrix: torch.Tensor, times: int) -> torch.Tensor:
-    """Of a matrix of inputs by outputs."""
-    return packed_if_often(matrix.t(), times)
+class PackedMatrix(torch.Tensor):
+    """A matrix in oneDNN's layout, for a caller to keep; `contracted` is the axis along which products take it so.
+
+    To everything else it is the matrix: `plain` as it was given, where that was to be kept, else a copy. It is not
+    written to.
+    """
+
+    contracted: int
+    packed: torch.Tensor | None
+    _plain: torch.Tensor | None
+
+    @staticmethod
+    def of(matrix: torch.Tensor, contracted: int, keep: bool) -> torch.Tensor:
+        """The matrix itself where it is small, or of a dtype that oneDNN does not multiply."""
+        if matrix.dim() != 2 or matrix.numel() < _LARGE or not may_be_packed(matrix.dtype, matrix.device):
+            return matrix
+        if isinstance(matrix, PackedMatrix):
+            return matrix
+        inside = packed(matrix if contracted else matrix.t())
+        return _matrix(matrix, contracted, inside, matrix.contiguous() if keep else None)
+
+    @property
+    def plain(self) -> torch.Tensor:
+        if self._plain is not None:
+            return self._plain
+        assert self.packed is not None, "it was donated to a run"
+        made = self.packed.to_dense(self.dtype)
+        return made if self.contracted else made.t().contiguous()
+
+    def alike(self) -> torch.Tensor:
+        """Another tensor of the same memory."""
+        return _matrix(self, self.contracted, self.packed, self._plain)
+
+    def let_go(self) -> None:
+        self.packed = self._plain = None
+
+    def numpy(self, *, force: bool = False) -> Any:
+        return self.plain.numpy(force=force)
+
+    @classmethod
+    def __torch_dispatch__(
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if func is torch.ops.aten.detach.default:
+            return args[0].alike()
+        if func._schema.is_mutable:  # type: ignore[attr-defined]
+            raise InputError(
+                "a matrix that device_put laid out for products is not written to", hint="put another one in its place"
+            )
+        given = tree_map(
+            lambda each: each.plain if isinstance(each, PackedMatrix) else each, (args, dict(kwargs or {}))
+        )
+        return func(*given[0], **given[1])
+
+
+def _matrix(
+    like: torch.Tensor, contracted: int, inside: torch.Tensor | None, plain: torch.Tensor | None
+) -> PackedMatrix:
+    made: PackedMatrix = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        PackedMatrix, like.shape, dtype=like.dtype, device=like.device
+    )
+    made.contracted, made.packed, made._plain = contracted, inside, plain
+    return made
 
 
 def packed(matrix: torch.Tensor) -> torch.Tensor:
-    """As a tensor in oneDNN's layout."""
+    """A matrix of outputs by inputs, as a tensor in oneDNN's layout."""
     made: torch.Tensor = torch.ops.mkldnn._reorder_linear_weight(matrix)
     return made
 
 
-def product(rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
-    """Rows by a matrix, packed or not."""
-    if not matrix.is_mkldnn:
-        return torch.mm(rows, matrix.t())
+def is_worth_packing(rows: int, elements: int) -> bool:
+    """Before a loop. One row by a matrix takes as long as reading it, however that lies."""
+    return rows > 1 and elements >= _LARGE
+
+
+@cache
+def preparing(contracted: int, packs: bool) -> Callable[[torch.Tensor, int], torch.Tensor]:
+    """What makes of a matrix, before a loop, what `by_prepared` takes."""
+
+    def prepared(matrix: torch.Tensor, times: int) -> torch.Tensor:
+        if isinstance(matrix, PackedMatrix) and matrix.contracted == contracted and matrix.packed is not None:
+            return matrix.packed
+        if packs and times >= OFTEN:
+            return packed(matrix if contracted else matrix.t())
+        return matrix.t() if contracted else matrix
+
+    return prepared
+
+
+def by_prepared(rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    """Rows by a matrix of inputs by outputs, or by one in oneDNN's layout."""
+    return _by_packed(rows, matrix) if matrix.is_mkldnn else torch.mm(rows, matrix)
+
+
+@cache
+def by_matrix(contracted: int) -> Function:
+    """Rows by a matrix along one of its axes."""
+
+    def multiplied(rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+        if type(matrix) is PackedMatrix and matrix.contracted == contracted and matrix.packed is not None:
+            return _by_packed(rows, matrix.packed)
+        return torch.mm(rows, matrix.t() if contracted else matrix)
+
+    return multiplied
+
+
+@cache
+def vector_by_matrix(contracted: int) -> Function:
+    def multiplied(vector: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+        if type(matrix) is PackedMatrix:
+            return by_matrix(contracted)(vector[None], matrix)[0]
+        return torch.mv(matrix if contracted else matrix.t(), vector)
+
+    return multiplied
+
+
+def turned(matrix: torch.Tensor, times: int) -> torch.Tensor:
+    """What makes of a matrix of inputs by outputs, before a loop, what `vector_by_turned` takes."""
+    return matrix if type(matrix) is PackedMatrix else matrix.t()
+
+
+def vector_by_turned(vector: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    return vector_by_matrix(0)(vector, matrix) if type(matrix) is PackedMatrix else torch.mv(matrix, vector)
+
+
+def _by_packed(rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
     made: torch.Tensor = torch.ops.mkldnn._linear_pointwise(rows, matrix, None, "none", [], "")
     return made
