@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -21,6 +21,7 @@ from tempo.backends.emission import Pick, ScalarEmitter, along, assign, call, ha
 from tempo.backends.emission import name as _name
 from tempo.backends.loop_ir import Assign, Buffer, Compute, Loop, Read, Segment, Statement, WindowIndex, Write, walk
 from tempo.backends.operators import OPERATORS
+from tempo.symbolic import Symbol
 from tempo_torch.flow import Flow
 from tempo_torch.operators import Operation
 from tempo_torch.operators.builder import Ahead
@@ -294,17 +295,12 @@ class TorchEmitter(ScalarEmitter):
         free = [at for at in self._flow.free(compute) if compute.operands[at] not in self._scalars.made]
         return next((at for at in ((0, 1) if operation.commutes else (0,)) if at in free), None)
 
-    def copied(self) -> tuple[int, ...]:
-        used = (key for key in self._hoisted if self._uses[key])
-        return tuple(buffer for buffer, function in used if function in self._packing and self._is_long)
-
-    @property
-    def _is_long(self) -> bool:
-        """Whether the segment's loop makes products enough, when it is run as a whole."""
+    def copied(self, sizes: Mapping[Symbol, int]) -> tuple[int, ...]:
         loop = self._loop_of_segment
-        if loop is None or not (loop.lo.symbols() | loop.hi.symbols()) <= self.sizes.keys():
-            return loop is not None
-        return int((loop.hi - loop.lo).evaluate(self.sizes)) >= OFTEN
+        if loop is None or int((loop.hi - loop.lo).evaluate(sizes)) < OFTEN:
+            return ()
+        used = (key for key in self._hoisted if self._uses[key])
+        return tuple(buffer for buffer, function in used if function in self._packing)
 
     def read(self, read: Read, array: ast.expr) -> ast.expr:
         buffer = self._buffer(read.buffer)

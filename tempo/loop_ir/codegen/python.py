@@ -199,8 +199,9 @@ class Emitter:
         """The operand whose memory the result takes: a hook for what works in place."""
         return 0 if compute.attrs.get("in_place") else None
 
-    def copied(self) -> tuple[int, ...]:
-        """The buffers of which the source makes another array before its loop: a hook for what lays them out anew."""
+    def copied(self, sizes: Mapping[Symbol, int]) -> tuple[int, ...]:
+        """The buffers of which the source makes another array before its loop, at these sizes: a hook for what lays
+        them out anew."""
         return ()
 
     def _bytes(self, type: TensorType) -> float:

@@ -150,7 +150,7 @@ def tried(
         with heap.within(segment.name), Frame[str](heap) as names:
             call = _Call(emitter, names, sizes)
             names.become({call.label(id): piece for id, piece in given.items() if piece is not None})
-            for id in emitter.copied():
+            for id in emitter.copied(sizes):
                 copy = array_of(emitter.program.buffers[id], sizes)
                 names[f"a copy of {call.label(id)}"] = replace(copy, role="between", buffer=None)
             call.block((segment.loop,) if segment.loop else segment.body)
