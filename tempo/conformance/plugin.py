@@ -24,6 +24,7 @@ import pytest
 
 import tempo as tp
 from tempo.conformance.known_failures import KnownFailure, declared_by, unmatched
+from tempo.conformance.parameters import each_value
 from tempo.conformance.target import Configuration, Target
 from tempo.errors import TempoError
 from tempo.plugins.manager import default_manager
@@ -47,6 +48,7 @@ class Chosen:
     passes: str
     is_there: bool = True
     mesh: int | None = None
+    brief: bool = False
 
     @cached_property
     def target(self) -> Target:
@@ -55,7 +57,7 @@ class Chosen:
             backend = self._on_device(backend)
         if self.mesh is not None:
             backend = self._on_mesh(backend)
-        return Target(backend, self.scheduler, mesh=self.mesh, thorough=self.passes == "each")
+        return Target(backend, self.scheduler, mesh=self.mesh, thorough=self.passes == "each", validates=not self.brief)
 
     def _on_mesh(self, backend: object) -> object:
         """Where it can, the host poses as so many devices; else these must be there."""
@@ -120,6 +122,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         help="on N devices, which the host poses as: a dim that may be is cut, or an axis of an input",
     )
+    group.addoption(
+        "--tempo-brief",
+        action="store_true",
+        help="what another backend's run leaves open: each value of each parameter, not each combination of them; "
+        "what passes make is not validated",
+    )
     group.addoption("--tempo-random-programs", metavar="N", type=int, default=100, help="how many (100)")
     group.addoption(
         "--tempo-edges", metavar="FIRST:END", type=_numbers, default=range(25), help="which of test_edges (0:25)"
@@ -180,6 +188,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.getoption("--tempo-passes"),
         not config.getoption("--tempo-without-device"),
         config.getoption("--tempo-mesh"),
+        config.getoption("--tempo-brief"),
     )
     if chosen.mesh is not None:
         config.addinivalue_line("filterwarnings", "ignore::tempo.errors.GatherWarning")
@@ -188,6 +197,8 @@ def pytest_configure(config: pytest.Config) -> None:
     except (TempoError, ValueError) as error:
         raise pytest.UsageError(str(error)) from error
     config.stash[CHOSEN] = chosen
+    if chosen.brief:
+        config.pluginmanager.register(Brief(), "tempo-brief")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -239,6 +250,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         () if any("::" in argument for argument in config.args) else {name.partition("::")[0] for name in ours.values()}
     )
     _refuse(unmatched(chosen.known_failures, ours.values(), whole))
+
+
+class Brief:
+    """Leaves out combinations of values. It is registered by itself: -k and -m come first, and may leave out others."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        kept = each_value(items)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -68,6 +68,7 @@ class Target:
     configuration: Configuration = field(default_factory=lambda: Configuration("all"))
     mesh: int | None = None
     thorough: bool = True  # else a test may leave out combinations that take long to compile
+    validates: bool = True
 
     @property
     def info(self) -> BackendPlugin:
@@ -80,9 +81,9 @@ class Target:
         return bool(getattr(self.backend, "interprets", False))
 
     def options(self, **given: Any) -> tp.Options:
-        """Buffers and padding full of NaN, graphs validated after every pass."""
+        """Buffers and padding full of NaN, graphs validated after every pass unless the run is a brief one."""
         disable = self.configuration.disable
-        return tp.Options(**{"disable": disable, "debug": True, "poison": True, **given})
+        return tp.Options(**{"disable": disable, "debug": self.validates, "poison": True, **given})
 
     def compile(
         self,

@@ -195,14 +195,14 @@ def test_numbers_of_sentences(target: Target, name: str) -> None:
 
 
 @pytest.mark.planned
-@pytest.mark.parametrize("tiles", [{"t": 2}, {"s": 2}, {"s": 2, "t": 3}], ids=str)
+@pytest.mark.parametrize("tiles", typical([{"t": 2}, {"s": 2}, {"s": 2, "t": 3}], [{"s": 2, "t": 3}]), ids=str)
 @pytest.mark.parametrize("name", ["some", "an empty document"])
 def test_packed(target: Target, tiles: Mapping[str, int], name: str) -> None:
     check(target, [(forwards, 0), (from_sentence_to_sentence, 0), (backwards, 0)], COUNTS[name], {"mapping": tiles})
     check(target, [(with_folded_words, 0)], COUNTS[name], {"mapping": tiles})
 
 
-@pytest.mark.parametrize("seed", typical(range(40), range(3)))
+@pytest.mark.parametrize("seed", typical(range(40), range(2)))
 def test_random_programs(target: Target, seed: int) -> None:
     random = Random(seed)
     statements = [(random.choice(STATEMENTS), random.randint(0, 2)) for _ in range(random.randint(2, 4))]

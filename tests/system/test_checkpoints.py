@@ -72,10 +72,9 @@ def decoding(backend: str) -> Run:
     return lambda **given: run(prompt=np.arange(5), **weights, **given)
 
 
+LEARNING = ppo, ppo_of_gymnasium, dqn
 CASES = [
-    pytest.param(
-        make, backend, marks=[pytest.mark.slow] if make in (ppo, ppo_of_gymnasium) and backend != "numpy" else []
-    )
+    pytest.param(make, backend, marks=[pytest.mark.slow] if make in LEARNING and backend != "numpy" else [])
     for make in (ppo, ppo_of_gymnasium, dqn, lstm, decoding)
     for backend in ("numpy", "jax", "torch")
 ]

@@ -93,7 +93,8 @@ ON_MESH = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "ppo")) for name in ON_MESH])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_MESH)
 def test_an_example_lies_on_a_mesh_and_gathers_nothing(name: str) -> None:
     assert "x all-reduce over data" in on_mesh(name, "data=2", *ON_MESH[name])
 
@@ -198,6 +199,7 @@ def test_decoding_a_prompt_of_one_token(checkpoint: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_decoding_ends_with_the_text(checkpoint: Path) -> None:
     """Any token may be said to end it: here the third that the model generates."""
     from examples.decode import Config, decoder, read_weights

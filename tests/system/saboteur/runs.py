@@ -19,9 +19,9 @@ def suite(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]
 
 
 def sabotaged(family: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """One file of the suite, with all passes, where this folder's backends and schedulers are registered."""
-    plugins = ("-p", "tests.system.saboteur.plugin", "-p", "tempo.conformance.plugin", "--tempo-passes=all")
-    return suite(*plugins, str(SUITE / family), *arguments)
+    """Of one file of the suite what runs most often, where this folder's backends and schedulers are registered."""
+    plugins = ("-p", "tests.system.saboteur.plugin", "-p", "tempo.conformance.plugin")
+    return suite(*plugins, "--tempo-passes=all", "--tempo-brief", "-m", "not slow", str(SUITE / family), *arguments)
 
 
 def failed(done: subprocess.CompletedProcess[str]) -> set[str]:

@@ -93,11 +93,17 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_points(case: str) -> None:
-    given, kind, message = WRONG[case]
+@pytest.fixture(scope="module")
+def whole() -> tuple[Any, Any]:
+    """An executable, and the state at the end of a run."""
     run = tp.compile(program())
-    state = run(x=X, sizes={"e": 2}).state
+    return run, run(x=X, sizes={"e": 2}).state
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_points(case: str, whole: tuple[Any, Any]) -> None:
+    given, kind, message = WRONG[case]
+    run, state = whole
     with pytest.raises(kind, match=re.escape(message)) as raised:
         run(x=X, sizes={"e": 2}, **{"state": state, **given})
     assert raised.value.location is not None

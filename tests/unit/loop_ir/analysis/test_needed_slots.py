@@ -99,10 +99,12 @@ def twice() -> tp.Program:
 def test_programs_mean_the_same(make: Callable[[], tp.Program], backend: str, mapping: str | None, debug: bool) -> None:
     if backend != "numpy":
         pytest.importorskip(f"tempo_{backend}")
+    program = make()
+    meaning = tp.compile(program, "reference")
+    run = tp.compile(program, backend, options=tp.Options(mapping=mapping, debug=debug))
     for steps in (1, 2, 3, 4, 6):
         x = np.random.default_rng(steps).normal(size=(steps, *SHAPE)).astype(np.float32)
-        wanted = tp.compile(make(), "reference")(x=x)
-        run = tp.compile(make(), backend, options=tp.Options(mapping=mapping, debug=debug))
+        wanted = meaning(x=x)
         for given in (x, run.device_put(x=x)["x"]):
             found = run(x=given, donate=given is not x)
             for name, value in wanted.items():

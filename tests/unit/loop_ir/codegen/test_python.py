@@ -103,7 +103,7 @@ def test_sources_are_forgotten_with_their_functions() -> None:
         return sum(name.startswith("<tempo ") for name in linecache.cache)
 
     before = kept()
-    for size in range(5):
+    for size in range(2):
         with tp.Program() as program:
             t = tp.dim("t", size + 2)
             s = tp.recurrent("s", shape=(), dims=(t,))
