@@ -191,6 +191,10 @@ class JaxBackend:
         """XLA's arrays are whole, however they lie."""
         return part
 
+    def for_products(self, matrix: Array, contracted: int, alone: bool) -> Array:
+        """XLA chooses how what it multiplies lies."""
+        return matrix
+
     def to_host(self, array: Array) -> np.ndarray[Any, Any]:
         """Of one that lies in parts on several processes all of them call it: they exchange what they have."""
         if not isinstance(array, jax.Array) or array.is_fully_addressable:
