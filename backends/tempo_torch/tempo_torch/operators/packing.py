@@ -116,7 +116,7 @@ def packed(matrix: torch.Tensor) -> torch.Tensor:
 
 def is_worth_packing(rows: int, elements: int) -> bool:
     """Before a loop. One row by a matrix takes as long as reading it, however that lies."""
-    return rows > 1 and elements >= _LARGE
+    return _HAS_ONEDNN and rows > 1 and elements >= _LARGE
 
 
 @cache
