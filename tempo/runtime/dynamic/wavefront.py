@@ -33,6 +33,11 @@ Points = Mapping[int, Array]
 """By indirect read, the points that it takes (`Promises.read`)."""
 
 
+_COUNTS = (1, 2, 4, *(size << n for n in range(2, 40) for size in (2, 3)))
+"""The buckets of numbers of tiles: powers of two, and from 8 on one between any two. Of a program whose sizes are in
+buckets they are powers of two: those of the numbers of points have as much to spare."""
+
+
 @dataclass(frozen=True)
 class InTiles:
     """A program of which recurrences are run in tiles; `compiler` is that of the program as it was declared, `graph` is
@@ -51,7 +56,8 @@ class InTiles:
             given = {name: way for name, way in (options.mapping or {}).items() if name not in mine}
             lanes = {part.tiled.lane.symbol.name: "full" for part in self.parts}
             options = replace(options, mapping={**given, **lanes})
-        tiles: dict[Symbol, Bucket] = {dim: "pow2" for part in self.parts for dim in part.tiled.counts}
+        bucket: Bucket = "pow2" if self.compiler.buckets.of else _COUNTS
+        tiles = {dim: bucket for part in self.parts for dim in part.tiled.counts}
         buckets = Buckets({**self.compiler.buckets.of, **tiles})
         return replace(self.compiler, graph=self.graph, options=options, buckets=buckets, likely={})
 
