@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
+
+from tempo_torch.operators.packing import PackedMatrix
 
 
 def measured_peak(work: Callable[[], Any], device: torch.device) -> int:
@@ -40,22 +42,40 @@ class _Counting(TorchDispatchMode):
         self._counted = set[int]()  # by address
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = {each.untyped_storage().data_ptr() for each in tree_iter(args) if isinstance(each, torch.Tensor)}
+        given = {held.address for each in tree_iter(args) if (held := _Held.by(each)) is not None}
         made = function(*args, **(kwargs or {}))
-        for tensor in tree_iter(made):
-            if isinstance(tensor, torch.Tensor):
-                self._count(tensor.untyped_storage(), given)
+        for each in tree_iter(made):
+            if (held := _Held.by(each)) is not None:
+                self._count(held, given)
         return made
 
-    def _count(self, storage: torch.UntypedStorage, given: set[int]) -> None:
-        address, size = storage.data_ptr(), storage.nbytes()
-        if address in self._counted or address in given:
+    def _count(self, held: _Held, given: set[int]) -> None:
+        if held.address in self._counted or held.address in given:
             return  # of what was there before
-        self._counted.add(address)
-        self.live += size
+        self._counted.add(held.address)
+        self.live += held.size
         self.peak = max(self.peak, self.live)
-        weakref.finalize(storage, self._gone, address, size)
+        weakref.finalize(held.holder, self._gone, held.address, held.size)
 
     def _gone(self, address: int, size: int) -> None:
         self._counted.discard(address)
         self.live -= size
+
+
+class _Held(NamedTuple):
+    """What holds memory, where and how much."""
+
+    holder: object
+    address: int
+    size: int
+
+    @staticmethod
+    def by(value: object) -> _Held | None:
+        if isinstance(value, PackedMatrix):
+            return None if value.kept is None else _Held.by(value.kept)
+        if not isinstance(value, torch.Tensor):
+            return None
+        if value.is_mkldnn:  # its storage is oneDNN's own
+            return _Held(value, id(value), value.numel() * value.itemsize)
+        storage = value.untyped_storage()
+        return _Held(storage, storage.data_ptr(), storage.nbytes())

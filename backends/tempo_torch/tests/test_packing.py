@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import ctypes
+import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tempo_torch.backend import TorchBackend
 from tempo_torch.operators import packing
 
 import tempo as tp
@@ -155,6 +160,56 @@ def test_a_packed_matrix_is_a_tensor(large: None) -> None:
         kept.add_(1)
 
 
+LOOKS: dict[str, Callable[[Any, Any], Any]] = {
+    "dlpack": lambda kept, _: np.from_dlpack(kept),
+    "dlpack of torch": lambda kept, _: torch.from_dlpack(kept),
+    "tolist": lambda kept, _: kept.tolist(),
+    "storage": lambda kept, _: torch.tensor(kept.untyped_storage(), dtype=torch.uint8).view(torch.float32).view(3, 4),
+    "address": lambda kept, _: np.ctypeslib.as_array((ctypes.c_float * 12).from_address(kept.data_ptr())).reshape(3, 4),
+    "copy": lambda kept, _: copy.copy(kept),
+    "deepcopy": lambda kept, _: copy.deepcopy({"w": kept})["w"],
+    "pickle": lambda kept, _: pickle.loads(pickle.dumps(kept)),
+    "torch.save": lambda kept, file: (torch.save({"w": kept}, file), torch.load(file)["w"])[1],
+    "written to another": lambda kept, _: torch.empty(3, 4).copy_(kept),
+    "added to others": lambda kept, _: torch._foreach_add((torch.zeros(3, 4),), (kept,))[0],
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("contracted", [0, 1])
+def test_whatever_looks_at_a_packed_matrix_finds_the_matrix(
+    look: str, keep: bool, contracted: int, large: None, tmp_path: Path
+) -> None:
+    """Its own memory is nobody's: what looked at that read anything, or crashed."""
+    matrix = torch.randn(3, 4)
+    kept = packing.PackedMatrix.of(matrix.clone(), contracted, keep)
+    assert isinstance(kept, packing.PackedMatrix)
+    np.testing.assert_array_equal(np.asarray(LOOKS[look](kept, tmp_path / "file")), matrix.numpy())
+
+
+def test_what_a_packed_matrix_cannot_do_is_refused(large: None) -> None:
+    kept = packing.PackedMatrix.of(torch.randn(3, 4), 0, keep=False)
+    with pytest.raises(tp.InputError, match="no memory that processes may share"):
+        kept.share_memory_()
+    for write in (lambda: kept.copy_(torch.ones(3, 4)), lambda: torch.add(torch.ones(3, 4), 1, out=kept)):
+        with pytest.raises(tp.InputError, match="not written to"):
+            write()
+
+
+def test_a_packed_matrix_is_donated_once(large: None) -> None:
+    with tp.Program() as program:
+        w, x = tp.input("w", (3, 4)), tp.input("x", (2, 3))
+        tp.output("y", x @ w)
+    run = tp.compile(program, "torch", sizes={})
+    kept = run.device_put(w=np.ones((3, 4), np.float32))["w"]
+    other = copy.copy(kept)
+    for each in (kept, other):
+        np.testing.assert_array_equal(np.asarray(run(w=each, x=np.ones((2, 3), np.float32), donate=True)["y"]), 3)
+        with pytest.raises(tp.InputError, match="donated"):
+            run(w=each, x=np.ones((2, 3), np.float32))
+
+
 def test_what_else_reads_a_matrix_has_it_as_it_was_given(large: None) -> None:
     """As rows of embeddings, say, that are the head's outputs, too."""
     matrix = DRAW.normal(size=(7, 4)).astype(np.float32)
@@ -176,3 +231,13 @@ def test_the_memory_of_what_a_loop_packs_is_foretold(steps: int, copies: int) ->
     memory = tp.compile(recurrence(True, 1), "torch", sizes={"t": steps}).memory
     given = 4 * WIDTH * (WIDTH + steps * ROWS)
     assert (memory.peak_bytes - given) // (4 * WIDTH**2) == copies
+
+
+def test_the_memory_of_what_a_loop_packs_is_measured() -> None:
+    run, arrays = tp.compile(recurrence(True, 1), "torch"), given(packing.OFTEN + 4, 1)
+    run(**arrays)  # what is made once for all runs is made
+    measured = TorchBackend().measured_peak(lambda: run(**arrays))
+    assert 1 <= measured / (4 * WIDTH**2) < 1.5
+    kept = run.device_put(**arrays)
+    assert TorchBackend().measured_peak(lambda: run(**kept)) / (4 * WIDTH**2) < 0.5
+    assert kept["w"].kept is None

@@ -135,6 +135,21 @@ class FusionStages:
         later = all(target in self.stage and target not in self.candidates for target in readers)
         return later and self.shown.isdisjoint(group) and all(self.is_kept(id) for id in read if id in self.stage)
 
+    def reads_free(self, group: Collection[int]) -> bool:
+        """Whether the group reads what waits for no loop and is not given: of all points the two are one operation, and
+        a loop that makes the group has the other come to it point by point."""
+        return any(
+            edge.node in self.candidates and edge.node not in self.stage and not self.graph.nodes[edge.node].is_input
+            for id in group
+            for _, edge in self.graph.nodes[id].reads()
+        )
+
+    def grows(self, group: Collection[int], times: int) -> bool:
+        """Whether the group makes more than so many times the bytes that it reads."""
+        read = {edge.node for id in group for _, edge in self.graph.nodes[id].reads()} - set(group)
+        made = {id for id in group if any(link.target not in group for link in self.out_of[id])}
+        return self._bytes(made) > times * self._bytes(read)
+
     def kept_bytes(self, group: Collection[int]) -> int:
         """Bytes per point of what the group reads or makes that is kept for all points anyway."""
         read = [edge for id in group for _, edge in self.graph.nodes[id].reads()]

@@ -221,6 +221,7 @@ class MappingSearch:
         for group in stages.bound_groups():
             new, kept = stages.new_bytes(group, chosen), stages.kept_bytes(group)
             fuses = not self.rates.copies and all(OPERATORS[graph.nodes[id].op].kind in _FUSED for id in group)
+            fuses = fuses and not stages.reads_free(group) and not stages.grows(group, MOST_NEW_BYTES)
             lifts = new <= (0 if fuses else MOST_NEW_BYTES * kept)
             why = "reads or makes what is kept for all points"
             if not lifts:

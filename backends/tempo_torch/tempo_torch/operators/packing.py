@@ -10,12 +10,12 @@ are outputs by inputs, as those of `torch.nn.Linear`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from tempo.errors import InputError
 from tempo_torch.operators.builder import Function
@@ -64,9 +64,18 @@ class PackedMatrix(torch.Tensor):
     def plain(self) -> torch.Tensor:
         if self._plain is not None:
             return self._plain
-        assert self.packed is not None, "it was donated to a run"
+        if self.packed is None:
+            raise InputError(
+                f"a matrix of shape {tuple(self.shape)} was donated to a run, which has let go of it",
+                hint="put it again with device_put, or run with donate=False",
+            )
         made = self.packed.to_dense(self.dtype)
         return made if self.contracted else made.t().contiguous()
+
+    @property
+    def kept(self) -> torch.Tensor | None:
+        """The plain matrix where it is there."""
+        return self._plain
 
     def alike(self) -> torch.Tensor:
         """Another tensor of the same memory."""
@@ -75,8 +84,43 @@ class PackedMatrix(torch.Tensor):
     def let_go(self) -> None:
         self.packed = self._plain = None
 
+    # What looks at memory, which torch asks no `__torch_dispatch__` for, has that of the plain matrix.
+
     def numpy(self, *, force: bool = False) -> Any:
         return self.plain.numpy(force=force)
+
+    def tolist(self) -> Any:
+        return self.plain.tolist()
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.plain.__dlpack__(*args, **kwargs)
+
+    def untyped_storage(self) -> torch.UntypedStorage:
+        return self._kept().untyped_storage()
+
+    def data_ptr(self) -> int:
+        return self._kept().data_ptr()
+
+    def share_memory_(self) -> NoReturn:
+        raise InputError(
+            "a matrix that device_put laid out for products lies in no memory that processes may share",
+            hint="share the one that device_put was given, and put it in each process",
+        )
+
+    def __copy__(self) -> torch.Tensor:
+        return self.alike()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+        return memo.setdefault(id(self), self.alike())  # type: ignore[no-any-return]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A file has the matrix, as a tensor of torch's: how it lay here is nothing to whoever loads it."""
+        return self.plain.__reduce_ex__(protocol)
+
+    def _kept(self) -> torch.Tensor:
+        """The plain matrix, for whoever has no hold on it."""
+        self._plain = self.plain
+        return self._plain
 
     @classmethod
     def __torch_dispatch__(
@@ -88,7 +132,7 @@ class PackedMatrix(torch.Tensor):
     ) -> Any:
         if func is torch.ops.aten.detach.default:
             return args[0].alike()
-        if func._schema.is_mutable:  # type: ignore[attr-defined]
+        if any(isinstance(each, PackedMatrix) for each in _written(func, args, kwargs or {})):
             raise InputError(
                 "a matrix that device_put laid out for products is not written to", hint="put another one in its place"
             )
@@ -96,6 +140,13 @@ class PackedMatrix(torch.Tensor):
             lambda each: each.plain if isinstance(each, PackedMatrix) else each, (args, dict(kwargs or {}))
         )
         return func(*given[0], **given[1])
+
+
+def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
+    """The arguments of an operator that it writes to."""
+    for at, argument in enumerate(func._schema.arguments if func._schema.is_mutable else ()):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield from tree_leaves(args[at] if at < len(args) else kwargs.get(argument.name))
 
 
 def _matrix(

@@ -146,3 +146,42 @@ output "y": float32[3] = %3[0] as (0)
     eager, _ = lift(body, costs=EAGER)
     assert (domains(fused, 6), domains(eager, 6)) == ([1], [0])
     assert [decision.why for decision in decisions if 6 in decision.nodes] == ["part of what reads it"]
+
+
+LATER = """
+%3: float32[{shape}] over (t) = merge {{name: "g", role: "recurrent"}} @2
+  | t == t.size - 1 -> %6[t]
+  | True -> %4[t]
+{factor}
+%5: float32[{shape}] over (t) = mul(%3[t + 1], %6[t])
+%4: float32[{shape}] over (t) = add(%5[t], %6[t])
+output "y": float32[{shape}] = %3[0] as ({axes})
+output "h": float32[3] over (t) = %1[t] as ($t, 0)
+"""
+FREE = """
+%7: float32[3] over (t) = exp(%0[t])
+%6: float32[3] over (t) = mul(%1[t], %7[t])
+"""
+GROWN = """
+%7: float32[3, 1] over (t) = reshape(%1[t]) {shape: (`3`, `1`)}
+%8: float32[3, 64] over (t) = broadcast(%7[t]) {shape: (`3`, `64`)}
+%6: float32[3, 64] over (t) = exp(%8[t])
+"""
+TWICE = """
+%6: float32[3] over (t) = mul(%1[t], %1[t])
+"""
+
+
+@pytest.mark.parametrize(
+    ("factor", "shape", "lifts"),
+    [(FREE, "3", True), (GROWN, "3, 64", True), (TWICE, "3", False)],
+    ids=["free", "grown", "twice"],
+)
+def test_what_would_make_more_work_in_the_loop_that_reads_it_is_made_at_once(
+    factor: str, shape: str, lifts: bool
+) -> None:
+    """A loop that makes the factor would have what is there for all points come to it one by one, or write more than
+    it reads: 1.3 and 1.6 times the time."""
+    later = LATER.format(factor=factor, shape=shape, axes="0, 1" if "," in shape else "0")
+    graph, _ = lift(X + SUM + later, costs=FUSED)
+    assert domains(graph, 6) == ([0] if lifts else [1])
