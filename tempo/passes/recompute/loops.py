@@ -7,7 +7,7 @@ the last one) is there when the loop has ended. So are the values of a loop in t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tempo.analysis.dependence.acyclic import Need
@@ -73,16 +73,22 @@ class _Assignment:
 
     def ahead(self, number: int, direction: Direction) -> int:
         members = [id for id, of in self.of.items() if of == number]
+        links = (link for id in members for link in self.into.get(id, ()) if self.of.get(link.source) == number)
+        delays = self.delays(members, links, direction)
+        assert delays is not None, "there is a loop in this direction"
+        return max(delays.values())
+
+    def delays(self, members: list[int], links: Iterable[Need], direction: Direction) -> Mapping[int, int] | None:
+        """By how many points each node has to come later than the foremost; None where no loop in this direction may
+        hold them."""
         edges = []
-        for link in (link for id in members for link in self.into.get(id, ()) if self.of.get(link.source) == number):
+        for link in links:
             distance = link.distance(self.dim)
             assert distance is not None, "both are over the dim"
             step = distance.along(direction).lo
             assert step is not None, "it is near"
             edges.append((link.source, link.target, step))
-        delays = least_delays(members, edges)
-        assert delays is not None, "there is a loop in this direction"
-        return max(delays.values())
+        return least_delays(members, edges)
 
     def place(self, unit: Level[int]) -> None:
         members = [id for id in unit.names if self.is_over(id)]
@@ -90,12 +96,18 @@ class _Assignment:
         within = [link for link in links if link.source in unit.names]
         first = max((self.earliest(link) for link in links if link.source not in unit.names), default=0)
         is_loop = unit.loop is not None and unit.loop.dim == self.dim
-        if is_loop or all(self.is_near(link) for link in within):
-            self.refused = self.refused or self.refusal(members, within)
-        else:
+        ways: list[Direction] = ["forward", "backward"]
+        if is_loop and unit.loop is not None:
+            ways = [unit.loop.direction]
+        elif not all(self.is_near(link) for link in within):
+            ways = []
+        elif within:  # a loop over another dim carries them: over this one they may read both ways
+            ways = [way for way in ways if self.delays(members, within, way) is not None]
+        if not ways:
             members = []  # the points along the dim are not apart: they stay as they are
         if members:
-            number = self.number(first, unit.loop.direction if is_loop and unit.loop is not None else None)
+            self.refused = self.refused or self.refusal(members, within)
+            number = self.number(first, ways[0] if len(ways) == 1 else None)
             self.of.update(dict.fromkeys(members, number))
         if is_loop:
             self.carried.update(members)

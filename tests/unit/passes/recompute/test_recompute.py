@@ -322,3 +322,27 @@ def test_where_no_later_loop_reads_nothing_is_computed_again() -> None:
         tp.output("y", h[t.size - 1])
     run = tp.compile(program, "numpy", options=tp.Options(recompute={"t": 4}))
     assert "nothing is computed again" in run.explain("all")
+
+
+def test_what_reads_both_ways_along_a_dim_stays_whole_beside_what_is_cut() -> None:
+    """h goes along i, and is read a point before and a point behind along t: no loop over t may hold it."""
+    with tp.Program() as program:
+        i, t = tp.dims("i t")
+        ever = tp.parameter("ever", (), init=True, dims=(i, t), dtype=tp.bool)
+        before = ever[i, 0:t]
+        ever[i, t] = tp.any(before, axis=0)
+        count = tp.recurrent("count", (), (i, t), tp.int32)
+        count[i, 0] = 1
+        count[i, t] = tp.sum(before, axis=0).astype(tp.int32)
+        h = tp.recurrent("h", (), (i, t))
+        h[t == 0] = 0.5
+        h[t == t.size - 1] = 0.5
+        h[0, t] = 0.25
+        h[True] = tp.tanh(h[i - 1, t - 1] + h[i - 1, t + 1])
+        tp.output("h", h)
+        tp.output("count", count)
+    sizes = {"i": 2, "t": 3}
+    run = tp.compile(program, "numpy", sizes=sizes, options=tp.Options(recompute={"t": 2}))
+    found, wanted = run(), tp.compile(program, "reference", sizes=sizes)()
+    for name, array in wanted.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-5)
