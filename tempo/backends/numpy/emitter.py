@@ -87,7 +87,7 @@ class NumpyEmitter(ScalarEmitter):
         self._blocks: dict[tuple[Shape, int, tuple[Shape, ...]], str] = {}
         self._makers: dict[tuple[Shape, str], str] = {}
         self._own: dict[str, str] = {}
-        self._slots: dict[str, Buffer] = {}  # by the name of what is read of them, those without axes
+        self._slots: dict[str, Buffer] = {}  # by the name of what was read of them last, those without axes
         self._opened: dict[int, tuple[str, ast.stmt]] = {}
         self._replaced: frozenset[int] = frozenset()
         self._picks: Mapping[str, Pick] = {}
@@ -95,8 +95,7 @@ class NumpyEmitter(ScalarEmitter):
     def segment(self, segment: Segment) -> str:
         every = tuple(walk((segment.loop,) if segment.loop else segment.body))
         self._uses = Counter(name for statement in every for name in operands(statement))
-        read = ((each.result, self._buffer(each.buffer)) for each in every if isinstance(each, Read))
-        self._slots = {name: buffer for name, buffer in read if is_scalar_slot(buffer)}
+        self._slots = {}
         self._picks = picks(segment)
         self._opened = {}
         self._replaced = frozenset(each.buffer for each in every if isinstance(each, Write) and not each.index)
@@ -106,6 +105,13 @@ class NumpyEmitter(ScalarEmitter):
 
     def prologue(self) -> list[ast.stmt]:
         return [statement for _, statement in self._opened.values()]
+
+    def _read(self, read: Read) -> ast.expr:
+        """Another place may read another buffer under the same name."""
+        self._slots.pop(read.result, None)
+        if is_scalar_slot(buffer := self._buffer(read.buffer)):
+            self._slots[read.result] = buffer
+        return super()._read(read)
 
     def read(self, read: Read, array: ast.expr) -> ast.expr:
         """An element is a copy anyway."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 import tempo as tp
+from tempo.backends.numpy.backend import NumpyBackend
+from tempo.loop_ir.parse import parse
+from tempo.symbolic import Symbol
 
 
 def _walk() -> tp.Program:
@@ -55,3 +58,37 @@ def test_what_comes_out_is_nobody_elses_array() -> None:
     assert isinstance(found["rate"], np.ndarray)
     assert not np.shares_memory(found["rate"], rate)
     assert rate == 0.5
+
+
+PLACES = """
+buffer b0 "x": float32[] input over (t@0: full t.size) as ($t)
+buffer b1 "y": float32[] output over (t@0: full t.size) as ($t)
+buffer b2 "s": float32[] internal
+buffer b3 "s": float32[] internal
+input "x" = b0
+output "y" = b1
+segment segment_0(t.size; b0, b1, b2, b3) -> (b1) loop:
+  for t in 0..t.size:
+    v1 = read b0[t]
+    if t < 2:
+      write b2[] = v1
+      v2 = read b2
+      v4 = read b0[t]
+      v3: float32[] = add(v2: float32[], v4: float32[])
+    else:
+      write b3[] = v1
+      v2 = read b3
+      v4 = read b0[t]
+      v3: float32[] = add(v2: float32[], v4: float32[])
+    write b1[t] = v3
+driver:
+  run segment_0
+"""
+
+
+def test_two_places_read_slots_of_their_own_under_one_name() -> None:
+    program = parse(PLACES)
+    emitter = NumpyBackend.emitter(program, {Symbol("t", "size"): 4}, NumpyBackend().operator)
+    text = emitter.segment(program.segments[0])
+    assert "v3 = b2 + b0[t]" in text
+    assert "v3 = b3 + b0[t]" in text
