@@ -109,7 +109,7 @@ class Reader:
         self.unreachable = bool(conjuncts) and Context.of(dims, *self._facts, box=given).infeasible()
         self.box, self._decided = given, True
         for conjunct in conjuncts:
-            self.box, decided = _tightened(self.box, conjunct, sizes)
+            self.box, decided = tightened(self.box, conjunct, sizes)
             self._decided = self._decided and decided
 
     @cached_property
@@ -228,7 +228,7 @@ def _monotone(expr: Expr, symbol: Symbol, box: Box, sizes: Context) -> dict[Symb
     return {symbol: False} if inner.implies(following.le(expr)) else {}
 
 
-def _tightened(box: Box, conjunct: Condition, sizes: Context) -> tuple[Box, bool]:
+def tightened(box: Box, conjunct: Condition, sizes: Context) -> tuple[Box, bool]:
     """The part of `box` where `conjunct` may hold, and whether it is exactly where it holds."""
     if not isinstance(conjunct, Ge | Eq):
         return box, False

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
+from tempo.analysis.demand.images import extremes, tightened
 from tempo.loop_ir.ir import (
     Axis,
     Block,
@@ -33,21 +34,7 @@ from tempo.loop_ir.ir import (
 )
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import BlockScope, rewritten_program
-from tempo.symbolic import (
-    And,
-    Box,
-    Comparison,
-    Condition,
-    Context,
-    Eq,
-    Expr,
-    Symbol,
-    const,
-    maximum,
-    minimum,
-    over_lengths,
-    var,
-)
+from tempo.symbolic import And, Box, Condition, Context, Expr, Symbol, const, over_lengths
 
 _SAVED = 4
 """An axis is shrunk by this part of its places, at least: an index that counts from elsewhere is one more sum."""
@@ -168,14 +155,14 @@ def _touched(program: LoopProgram) -> Mapping[tuple[int, int], set[_Touched | No
             match statement:
                 case Read() | Write():
                     for at, (start, end) in enumerate(_ranges(statement)):
-                        first, last = _bound(start, around, -1), None if end is None else _bound(end - 1, around, 1)
-                        known = None if first is None or last is None else _Touched(first, last + 1)
+                        first, last = _least(start, around), None if end is None else _greatest(end, around)
+                        known = None if first is None or last is None else _Touched(first, last)
                         found.setdefault((statement.buffer, at), set()).add(known)
-                case Loop(var=symbol, lo=lo, hi=hi, body=body):
-                    look(body, Box((*around.bounds, (symbol, lo, hi))))
+                case Loop(body=body):
+                    look(body, _inside(around, statement))
                 case Branch(condition=condition, then=then, otherwise=otherwise):
-                    look(then, _within(around, condition))
-                    look(otherwise, _within(around, ~condition))
+                    look(then, _where(around, condition))
+                    look(otherwise, _where(around, ~condition))
                 case Guard(body=body):
                     look(body, around)
 
@@ -199,28 +186,28 @@ def _ranges(statement: Read | Write) -> Iterator[tuple[Expr, Expr | None]]:
             yield entry.start, None if entry.length is None else entry.start + entry.length
 
 
-def _within(iterations: Box, condition: Condition) -> Box:
-    """The iterations of which the condition may be true: of those loops that it bounds, inner ones first."""
+def _inside(around: Box, loop: Loop) -> Box:
+    """The iterations of the loop and of those around it, as far as bounds of them are known in sizes."""
+    lo, hi = _least(loop.lo, around), _greatest(loop.hi, around)
+    return around if lo is None or hi is None else Box((*around.bounds, (loop.var, lo, hi)))
+
+
+def _where(iterations: Box, condition: Condition) -> Box:
+    """Those in which the condition may hold."""
     for part in condition.args if isinstance(condition, And) else (condition,):
-        if not isinstance(part, Comparison):
-            continue
-        steps = ((symbol, lo, hi, part.expr.coefficient(symbol)) for symbol, lo, hi in reversed(iterations.bounds))
-        symbol, lo, hi, step = next((each for each in steps if abs(each[-1]) == 1), (None, const(0), const(0), 0))
-        if symbol is None or symbol in (rest := part.expr * -step + var(symbol)).symbols():
-            continue
-        if step > 0 or isinstance(part, Eq):
-            lo = maximum(lo, rest)
-        if step < 0 or isinstance(part, Eq):
-            hi = minimum(hi, rest + 1)
-        iterations = iterations.replace(symbol, lo, hi)
+        if part.dims() <= set(iterations.dims):
+            iterations, _ = tightened(iterations, part, _EVERYWHERE)
     return iterations
 
 
-def _bound(expr: Expr, iterations: Box, sign: int) -> Expr | None:
-    """The least (`sign = -1`) or the greatest value over all iterations, in what is known outside of the loops."""
-    for symbol, lo, hi in reversed(iterations.bounds):
-        factor = expr.coefficient(symbol)
-        if symbol in (expr - factor * var(symbol)).symbols():
-            return None
-        expr = expr.substitute({symbol: hi - 1 if factor * sign > 0 else lo})
-    return None if expr.dims() else _EVERYWHERE.simplify(expr)
+def _least(expr: Expr, iterations: Box) -> Expr | None:
+    """In sizes; None where that is not known, as of what loops outside of the segment have a say in."""
+    if not expr.dims() <= set(iterations.dims):
+        return None
+    found, _, _ = extremes(expr, iterations, _EVERYWHERE, _EVERYWHERE)
+    return None if found is None else _EVERYWHERE.simplify(found)
+
+
+def _greatest(expr: Expr, iterations: Box) -> Expr | None:
+    least = _least(-expr, iterations)
+    return None if least is None else -least
