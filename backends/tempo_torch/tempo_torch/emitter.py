@@ -81,7 +81,7 @@ class TorchEmitter(ScalarEmitter):
 
     def segment(self, segment: Segment) -> str:
         self._flow, self._loop_of_segment = Flow.of(segment), segment.loop
-        self._packing: set[Callable[..., Any]] = set()
+        self._packed: set[int] = set()  # the buffers that are laid out anew before the loop
         self._hoisted: dict[tuple[int, Callable[..., Any]], tuple[str, ast.stmt]] = {}
         self._reads: dict[str, Read] = {}  # those that are held
         self._uses: Counter[tuple[int, Callable[..., Any]]] = Counter()
@@ -260,18 +260,16 @@ class TorchEmitter(ScalarEmitter):
         operation = self.function_of(compute)
         if not isinstance(operation, Operation):
             operation = Operation(operation)
-        ahead = operation.ahead
         values: list[ast.expr | None] = [None for _ in compute.operands]
-        if ahead is not None:
-            values[ahead.place] = self._prepared(compute.operands[ahead.place], ahead)
-        is_prepared = ahead is not None and values[ahead.place] is not None
+        function, ahead = operation.function, operation.ahead
+        if ahead is not None and (made := self._prepared(compute.operands[ahead.place], ahead)) is not None:
+            function, values[ahead.place] = ahead.function, made
         if operation.number is not None:
             values[operation.number] = self._number(compute.operands[operation.number])
         operands = [value or self._taken(compute, at) for at, value in enumerate(values)]
         if operation.in_place and (place := self._taken_over(compute, operation)) is not None:
             self.named(operation.in_place, f"{compute.op}_in_place")
             return self.applied(compute, operation.in_place, operands if place == 0 else operands[::-1])
-        function = ahead.function if ahead is not None and is_prepared else operation.function
         return self.applied(compute, function, operands)
 
     def _scalar_of(self, compute: Compute) -> ast.expr | None:
@@ -299,8 +297,7 @@ class TorchEmitter(ScalarEmitter):
         loop = self._loop_of_segment
         if loop is None or int((loop.hi - loop.lo).evaluate(sizes)) < OFTEN:
             return ()
-        used = (key for key in self._hoisted if self._uses[key])
-        return tuple(buffer for buffer, function in used if function in self._packing)
+        return tuple(sorted(self._packed))
 
     def read(self, read: Read, array: ast.expr) -> ast.expr:
         buffer = self._buffer(read.buffer)
@@ -325,13 +322,13 @@ class TorchEmitter(ScalarEmitter):
         if read is not None and read in self._flow.looped and not read.fresh and self._has_rows(read):
             self._held.pop(name)
             self._uses[read.buffer, rows] -= 1
-            return self._row(read, self._hoist_prepared(read.buffer, of_rows(ahead.prepare), ahead.copies))
+            return self._row(read, self._hoist_ahead(read.buffer, of_rows(ahead.prepare), ahead))
         buffer = self._unchanging(name)
-        return None if buffer is None else self._hoist_prepared(buffer, ahead.prepare, ahead.copies)
+        return None if buffer is None else self._hoist_ahead(buffer, ahead.prepare, ahead)
 
-    def _hoist_prepared(self, buffer: int, prepare: Callable[..., Any], copies: bool) -> ast.expr:
-        if copies:
-            self._packing.add(prepare)
+    def _hoist_ahead(self, buffer: int, prepare: Callable[..., Any], ahead: Ahead) -> ast.expr:
+        if ahead.copies:
+            self._packed.add(buffer)
         return self._hoist(buffer, prepare, self._times)
 
     @property

@@ -51,27 +51,26 @@ def _dot(call: Call, device: torch.device) -> Function:
         return _with_int8(call, device)
     lhs, rhs = (operand.shape for operand in call.operands)
     axes = [tuple(call.attrs[name]) for name in ("lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch")]
+    packs = may_be_packed(result_dtype(call), device)
     if call.result.dtype in HALF and device.type == "cpu":
         if call.result.dtype == "bfloat16" and has_bfloat16():
-            return _of_matrices(lhs, rhs, *axes)
+            return _of_matrices(lhs, rhs, *axes, packs)
         return _matrix_by_vector(call) or in_float32(contraction(lhs, rhs, *axes), call)
-    return contraction(lhs, rhs, *axes, packs=may_be_packed(result_dtype(call), device))
+    return contraction(lhs, rhs, *axes, packs)
 
 
 def _of_matrices(
-    lhs: Ints, rhs: Ints, lhs_contract: Axes, rhs_contract: Axes, lhs_batch: Axes, rhs_batch: Axes
+    lhs: Ints, rhs: Ints, lhs_contract: Axes, rhs_contract: Axes, lhs_batch: Axes, rhs_batch: Axes, packs: bool
 ) -> Function:
     """A contraction of which a vector is a matrix of one row."""
     if not lhs_contract or min(len(lhs), len(rhs)) > 1:
-        return contraction(lhs, rhs, lhs_contract, rhs_contract, lhs_batch, rhs_batch, packs=True)
+        return contraction(lhs, rhs, lhs_contract, rhs_contract, lhs_batch, rhs_batch, packs)
+    if len(rhs) == 2 and len(lhs) == 1:
+        return _by_matrix(lhs, rhs, lhs_contract[0], rhs_contract[0], packs)
     shape = (*_left(lhs, lhs_contract), *_left(rhs, rhs_contract))
     rows = [(1, *each) if len(each) == 1 else each for each in (lhs, rhs)]
     at = [(1,) if len(each) == 1 else axes for each, axes in ((lhs, lhs_contract), (rhs, rhs_contract))]
-    multiply = contraction(*rows, *at, (), (), packs=True)
-    if len(rhs) == 2 and isinstance(multiply, Operation) and multiply.ahead is not None:
-        ahead, bare = multiply.ahead, multiply.function
-        later = replace(ahead, function=lambda x, y: ahead.function(x.reshape(rows[0]), y).reshape(shape))
-        return Operation(lambda x, y: bare(x.reshape(rows[0]), y).reshape(shape), ahead=later)
+    multiply = _called(contraction(*rows, *at, (), ()))
     return lambda x, y: multiply(x.reshape(rows[0]), y.reshape(rows[1])).reshape(shape)
 
 
@@ -194,15 +193,10 @@ def _by_matrix(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: bool) 
     free = _without(len(lhs), (lhs_axis,))
     rows, shape = prod(lhs[axis] for axis in free), (*(lhs[axis] for axis in free), rhs[1 - rhs_axis])
     left = torch.t if len(lhs) == 2 and lhs_axis == 0 else _arranged(lhs, ((), free, (lhs_axis,)))
-    ahead = None
-    if packs:
-        multiply = _combine(by_matrix(rhs_axis), left, None)
-        is_worth = is_worth_packing(rows, prod(rhs))
-        if rhs_axis == 1 or is_worth:
-            ahead = Ahead(1, preparing(rhs_axis, is_worth), _combine(by_prepared, left, None), is_worth)
-    else:
-        multiply = _combine(torch.mm, left, torch.t if rhs_axis == 1 else None)
-        ahead = Ahead(1, turned, _combine(torch.mm, left, None)) if rhs_axis == 1 else None
+    multiply, ahead = _combine(by_matrix(rhs_axis), left, None), None
+    packs = packs and is_worth_packing(rows, prod(rhs))
+    if rhs_axis == 1 or packs:
+        ahead = Ahead(1, preparing(rhs_axis, packs), _combine(by_prepared, left, None), packs)
     if len(free) == 1:
         return multiply if ahead is None else Operation(multiply, ahead=ahead)
     if ahead is not None:

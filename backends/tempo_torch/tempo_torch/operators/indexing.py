@@ -25,14 +25,13 @@ def _out_of_range(index: int, size: int) -> IndexOutOfRangeError:
 
 def _checker(attrs: Attrs, size: int, as_it_is: bool = False) -> Function:
     """From an index tensor to one of int64, or of its own dtype, that is within range; `length` positions may count."""
+    convert = (lambda index: index) if as_it_is else as_long
     if not _is_checked(attrs, size):
-        if as_it_is:
-            return lambda index, length=size: _clamped(index, length, size)
-        return lambda index, length=size: _clamped(as_long(index), length, size)
+        return lambda index, length=size: _clamped(convert(index), length, size)
 
     @waits("an index that is out of range is an error where it is met")
     def check(index: torch.Tensor, length: int = size) -> torch.Tensor:
-        index, end = as_long(index), min(length, size)
+        index, end = convert(index), min(length, size)
         if not index.numel():
             return index
         least, greatest = (int(extreme) for extreme in torch.aminmax(index))
@@ -113,10 +112,8 @@ def _gather(call: Call, device: torch.device) -> Function:
 
 def _take(call: Call) -> Function:
     axis, index = call.attrs["axis"], call.operands[1]
-    check, shape = (
-        _checker(call.attrs, call.operands[0].shape[axis], as_it_is=index.dtype == "int32"),
-        call.result.shape,
-    )
+    check = _checker(call.attrs, call.operands[0].shape[axis], as_it_is=index.dtype == "int32")
+    shape = call.result.shape
     if call.operands[0].dtype in UNSIGNED:
         return lambda data, *given: positions_of(data, axis, check(*given).reshape(-1)).reshape(shape)
     if index.rank == 1:

@@ -96,10 +96,10 @@ class PackedMatrix(torch.Tensor):
         return self.plain.__dlpack__(*args, **kwargs)
 
     def untyped_storage(self) -> torch.UntypedStorage:
-        return self._kept().untyped_storage()
+        return self._keep().untyped_storage()
 
     def data_ptr(self) -> int:
-        return self._kept().data_ptr()
+        return self._keep().data_ptr()
 
     def share_memory_(self) -> NoReturn:
         raise InputError(
@@ -111,13 +111,14 @@ class PackedMatrix(torch.Tensor):
         return self.alike()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
-        return memo.setdefault(id(self), self.alike())  # type: ignore[no-any-return]
+        made: torch.Tensor = memo.setdefault(id(self), self.alike())
+        return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """A file has the matrix, as a tensor of torch's: how it lay here is nothing to whoever loads it."""
         return self.plain.__reduce_ex__(protocol)
 
-    def _kept(self) -> torch.Tensor:
+    def _keep(self) -> torch.Tensor:
         """The plain matrix, for whoever has no hold on it."""
         self._plain = self.plain
         return self._plain
@@ -167,7 +168,7 @@ def packed(matrix: torch.Tensor) -> torch.Tensor:
 
 def is_worth_packing(rows: int, elements: int) -> bool:
     """Before a loop. One row by a matrix takes as long as reading it, however that lies."""
-    return _HAS_ONEDNN and rows > 1 and elements >= _LARGE
+    return rows > 1 and elements >= _LARGE
 
 
 @cache
