@@ -127,7 +127,7 @@ def _of_segments(program: LoopProgram) -> Iterator[int]:
 def _part(touched: Iterable[_Touched | None], axis: Axis, sizes: Mapping[Symbol, int]) -> _Part | None:
     """None where an axis is to stay as it is, or it is not known what is touched."""
     known = set(touched)
-    if None in known:
+    if None in known or not axis.extent.symbols() <= sizes.keys():
         return None
     ranges = [each for each in known if each is not None]
     starts = dict.fromkeys(each.first for each in ranges)
