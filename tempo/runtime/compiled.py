@@ -349,7 +349,7 @@ class ProgramRun:
         self.arguments = [self.sizes[symbol] for symbol in self.compiled.parameters]
         inputs = {id: given[port] for port, id in self.compiled.program.inputs.items()}
         self.buffers: list[Array] = [
-            self._given(id, inputs[id]) if id in inputs else self.made(buffer) if buffer.role != "internal" else None
+            self.given(id, inputs[id]) if id in inputs else self.made(buffer) if buffer.role != "internal" else None
             for id, buffer in sorted(self.compiled.program.buffers.items())
         ]
         self.pool = self._pool() if ready.pooled else None
@@ -357,7 +357,8 @@ class ProgramRun:
             for array in parts_of(value) if self.compiled.program.buffers[id].donated else ():
                 self.compiled.backend.take(array)
 
-    def _given(self, id: int, value: Any) -> Array:
+    def given(self, id: int, value: Any) -> Array:
+        """An array of the caller's as an input has it."""
         backend, buffer = self.compiled.backend, self.compiled.program.buffers[id]
         if self.ready.held is not None and value.shape != (wanted := self._extents(buffer)):
             fill = _poison(buffer.dtype) if self.poison else 0
@@ -564,6 +565,11 @@ class ProgramRun:
         assert item.loop is not None
         self._make(item)
         lo, hi = self.bounds(item)
+        # All chunks take what a single call could take from the host.
+        taken = () if item.segment is None else self.compiled.program.segments[item.segment].buffers
+        self._put(
+            {id: self.compiled.backend.from_host(self.buffers[id]) for id in taken if id in self.compiled.handed_over}
+        )
         with self._opened(item):
             for start, stop in _cut(lo, hi, points, item.loop.direction == "forward", until):
                 if self.has_ended(item):
@@ -581,10 +587,8 @@ class ProgramRun:
         if item.segment is None or way is None:
             yield
             return
-        segment, backend = self.compiled.program.segments[item.segment], self.compiled.backend
-        # All chunks take what a single call could take from the host.
-        moved = {id: backend.from_host(self.buffers[id]) for id in segment.buffers if id in self.compiled.handed_over}
-        whole = {id: self.buffers[id] for id in segment.buffers} | moved
+        segment = self.compiled.program.segments[item.segment]
+        whole = {id: self.buffers[id] for id in segment.buffers}
         self._put(way.opened(whole))
 
         def close(dropped: tuple[int, ...]) -> None:

@@ -28,7 +28,7 @@ from tempo.runtime.compiled import Array, Compiled, ProgramRun, Ready, Sizes
 from tempo.sdg.graph import Edge, Graph, Slice
 from tempo.symbolic import Symbol, var
 
-_LESS = 0.8
+_LESS = 0.85
 """What a step of fewer rows may take, of one of more, so that it is worth to have code for both."""
 _SHARE = 1 / 8
 """Of all points, those that are made at one number of rows before it is the next one's turn."""
@@ -263,16 +263,16 @@ class RowRun:
     def _part(self, run: ProgramRun, loop: RowsOfLoop, start: int, most: int) -> int:
         """The loop from there to where no more than `most` rows go on; 0 if it ran to its end."""
         run.buffers[loop.stop] = run.made(run.compiled.program.buffers[loop.stop])
-        run.buffers[loop.most] = run.compiled.backend.from_host(np.array(most, np.int32))
+        run.buffers[loop.most] = run.given(loop.most, np.array(most, np.int32))
         run.part(run.compiled.items[loop.item], start)
         return run.kept(loop.stop)
 
     def _put_back(
         self, run: ProgramRun, some: ProgramRun, loop: RowsOfLoop, rows: np.ndarray[Any, Any], at: np.ndarray[Any, Any]
     ) -> None:
-        """What `some` has at some of its places, which are rows of the run."""
+        """What `some` has at some of its places, which are rows of the run, of what is needed behind the loop."""
         backend, buffers = run.compiled.backend, run.compiled.program.buffers
-        for id in set(loop.segment.results) & loop.axes.keys():
+        for id in (set(loop.segment.results) & loop.axes.keys()) - set(run.compiled.items[loop.item].drops):
             before = run.buffers[id]
             if not some.is_gone(some.buffers[id]) and not run.is_gone(before):
                 may_be_shared = backend.shares_memory and buffers[id].is_slot  # it may hold what is another's
