@@ -30,13 +30,14 @@ from tempo.reference.evaluator import Evaluated, Evaluator
 from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.checkpoints.driver import CheckpointedRun
 from tempo.runtime.checkpoints.identity import identity
-from tempo.runtime.compiled import Compiled, ProgramRun, Ready, compile_program
+from tempo.runtime.compiled import Compiled, Ready, compile_program
 from tempo.runtime.dynamic.compaction import Compaction, RowRun, compaction
 from tempo.runtime.dynamic.promises import Promises
 from tempo.runtime.dynamic.wavefront import InTiles, in_tiles
 from tempo.runtime.limit import Chosen, chosen
 from tempo.runtime.memory import memory_of
 from tempo.runtime.profile.recorder import RECORDER
+from tempo.runtime.program_run import ProgramRun
 from tempo.runtime.results.salvage import Look, guarded, made_by_evaluator, salvaged
 from tempo.schedule.verify import verify
 from tempo.sdg.graph import Graph, Port

@@ -14,10 +14,11 @@ from tempo.loop_ir.transforms.circular_reads import is_chunked
 from tempo.reference.calls import feeding
 from tempo.runtime.arguments.binding import StreamEndError
 from tempo.runtime.arguments.call import Arguments
-from tempo.runtime.compiled import Item, ProgramRun
+from tempo.runtime.compiled import Item
 from tempo.runtime.dynamic.rows import RowChecks
 from tempo.runtime.engine import CompiledEngine
 from tempo.runtime.memory import Memory, buffers_of, memory_of, told_what_is_large
+from tempo.runtime.program_run import ProgramRun
 from tempo.runtime.results.outputs import Outputs, Step, outputs_of
 from tempo.runtime.results.salvage import Look, guarded, made_so_far, salvaged, whole_points
 from tempo.sdg.graph import Output

@@ -15,8 +15,9 @@ from tempo.errors import InternalError
 from tempo.loop_ir.ir import LoopProgram
 from tempo.loop_ir.verify import verify
 from tempo.runtime.arguments.call import Arguments
-from tempo.runtime.compiled import ProgramRun, Ready, compile_program
+from tempo.runtime.compiled import Ready, compile_program
 from tempo.runtime.engine import CompiledEngine
+from tempo.runtime.program_run import ProgramRun
 from tests.system.saboteur.loop_faults import KINDS
 from tests.unit.loop_ir.programs import WAYS, counting, decoding, engine_of, recurrence, sizes_of
 from tests.unit.lowering.planned import random_arguments

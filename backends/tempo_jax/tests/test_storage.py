@@ -17,8 +17,8 @@ import tempo as tp
 from tempo.backends.base import CompiledSegment, SegmentRequest
 from tempo.conformance.random_programs import random_program
 from tempo.conformance.random_programs.agreement import Mode, Situation, check
-from tempo.runtime.compiled import ProgramRun
 from tempo.runtime.engine import CompiledEngine
+from tempo.runtime.program_run import ProgramRun
 
 T = tp.RecurrentTensor
 WAYS = ({}, {"extent": "specialise", "tile": 1}, {"extent": "specialise", "tile": 2}, {"extent": "hull"})

@@ -17,7 +17,8 @@ from tempo.runtime.arguments.call import Arguments
 from tempo.runtime.checkpoints.folder import FORMAT, Checkpoints, Folder, Saved, failed
 from tempo.runtime.checkpoints.outside import Outside, places
 from tempo.runtime.checkpoints.writer import Writer
-from tempo.runtime.compiled import Item, ProgramRun
+from tempo.runtime.compiled import Item
+from tempo.runtime.program_run import ProgramRun
 from tempo.sdg.graph import Graph
 from tempo.symbolic import Symbol
 

@@ -24,7 +24,8 @@ from tempo.loop_ir.ir import Buffer, Segment, stop_in
 from tempo.passes.compaction import Compacted, compacted
 from tempo.passes.manager import forced
 from tempo.runtime.arguments.call import Arguments
-from tempo.runtime.compiled import Array, Compiled, ProgramRun, Ready, Sizes
+from tempo.runtime.compiled import Array, Compiled, Ready, Sizes
+from tempo.runtime.program_run import ProgramRun
 from tempo.sdg.graph import Edge, Graph, Slice
 from tempo.symbolic import Symbol, var
 

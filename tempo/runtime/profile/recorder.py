@@ -23,7 +23,8 @@ from tempo.runtime.profile.looks import LEAST, Looks, Seen
 from tempo.waiting import surrounded
 
 if TYPE_CHECKING:
-    from tempo.runtime.compiled import Compiled, ProgramRun
+    from tempo.runtime.compiled import Compiled
+    from tempo.runtime.program_run import ProgramRun
 
 RECORDER: ContextVar[Recorder | None] = ContextVar("tempo_recorder", default=None)
 """Of the call that this thread makes."""

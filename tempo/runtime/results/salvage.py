@@ -14,7 +14,7 @@ from tempo.loop_ir.ir import CallSegment, LastValue, Loop, LoopProgram, Read, ex
 from tempo.loop_ir.transforms.circular_reads import is_chunked
 from tempo.reference.evaluator import Evaluator
 from tempo.runtime.arguments.call import Arguments
-from tempo.runtime.compiled import ProgramRun
+from tempo.runtime.program_run import ProgramRun
 from tempo.runtime.results.outputs import Outputs
 from tempo.sdg.graph import Graph, Port
 from tempo.symbolic import Symbol
