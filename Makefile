@@ -14,7 +14,8 @@ BENCHMARKS = import_time numpy_loop scalar_loops front_end scheduling operators 
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --hypothesis-seed=0
 SUITE = $(PYTEST) -p tempo.conformance.plugin --pyargs tempo.conformance
 # Of the suite, what `make test` runs: all passes, few random programs. NumPy runs every combination of parameters, the
-# others each parameter's values; what is left out there runs in `make test-all`, with the choices of a GPU.
+# others each parameter's values; with the choices of a GPU PyTorch runs every combination in `make test-all`, and JAX
+# in `tox -e jax-*`.
 FEW = -m "not slow" --tempo-random-programs=15 --tempo-edges=0:3
 QUICK = $(FEW) --tempo-passes=all
 BRIEF = $(QUICK) --tempo-brief
@@ -83,7 +84,7 @@ test-all: test
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE)$(IN_LOOPS) --tempo-backend=jax --tempo-passes=none $(FEW) --tempo-brief
 	$(SUITE).test_extents --tempo-backend=numpy --tempo-passes=each
 	$(SUITE) --tempo-backend=torch --tempo-device=cuda --tempo-fake $(QUICK)
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-device=cuda --tempo-lower-only $(QUICK)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-device=cuda --tempo-lower-only $(BRIEF)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE)$(ON_MESH) --tempo-backend=jax --tempo-mesh=2 $(QUICK)
 	$(SUITE)$(ON_MESH) --tempo-backend=torch --tempo-mesh=2 $(QUICK)
 	TEMPO_CACHE=0 $(SUITE) --tempo-backend=numpy --tempo-scheduler=polyhedral $(QUICK)
