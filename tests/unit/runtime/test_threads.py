@@ -18,8 +18,8 @@ from tempo.backends.numpy.backend import NumpyBackend
 from tempo.compiler.once import Once
 from tempo.plugins import BackendPlugin, PluginManager
 from tempo.plugins import manager as managers
-from tempo.runtime import compiled as compiled_module
 from tempo.runtime import executable as executable_module
+from tempo.runtime.program_run import ProgramRun
 from tempo.symbolic import Context, dim, parse_condition
 from tempo.symbolic.proofs.linear import Variables
 from tests.unit.runtime.programs import counter, running_sum
@@ -148,14 +148,14 @@ def test_what_could_not_be_made_is_made_by_the_next() -> None:
 def test_an_error_names_the_memory_of_its_own_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """While one call runs out of memory another ends, with other sizes."""
     run = tp.compile(running_sum())
-    inner = compiled_module.ProgramRun.whole
+    inner = ProgramRun.whole
 
     def fails(self: Any, item: Any) -> None:
-        monkeypatch.setattr(compiled_module.ProgramRun, "whole", inner)
+        monkeypatch.setattr(ProgramRun, "whole", inner)
         run(x=np.ones((2, 3), np.float32))
         raise MemoryError("no more")
 
-    monkeypatch.setattr(compiled_module.ProgramRun, "whole", fails)
+    monkeypatch.setattr(ProgramRun, "whole", fails)
     with pytest.raises(tp.MemoryLimitError, match=r"s: float32\[9, 3\]"):
         run(x=np.ones((9, 3), np.float32))
 
