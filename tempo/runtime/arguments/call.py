@@ -59,7 +59,7 @@ class CallChecker:
         self.streams = binding.stream_nodes(graph)
         self._declared = {**self.inputs, **self.streams}
         self._initial = InitialValues(graph, self.parameters)
-        self._last: tuple[Shapes, Mapping[Symbol, int]] | None = None
+        self._last: tuple[Shapes, Mapping[str, Any], Mapping[Symbol, int]] | None = None
         self.table()  # wrong names and sizes are reported at once
 
     def table(self) -> binding.SizeTable:
@@ -139,11 +139,13 @@ class CallChecker:
         sizes: Mapping[str, Any] | None,
         endless: Symbol | None = None,
     ) -> Mapping[Symbol, int]:
-        """The sizes, which the arrays fit. Arrays of the same shapes as in the call before need no second look."""
-        shapes = {port: array.shape for port, array in arrays.items()}
+        """The sizes, which the arrays fit. Arrays of the same shapes, and the same sizes, as in the call before need no
+        second look."""
+        shapes, named = {port: array.shape for port, array in arrays.items()}, dict(sizes or {})
+        numbers = all(type(size) is int for size in named.values())  # what is none is looked at, and refused
         last = self._last  # once: another thread may call in between
-        if last is not None and not sizes and not streamed and shapes == last[0]:
-            return last[1]
+        if last is not None and numbers and not streamed and (shapes, named) == last[:2]:
+            return last[2]
         table = self.table()
         table.claim_named(sizes, "sizes=")
         for node in self.inputs.values():
@@ -154,8 +156,8 @@ class CallChecker:
         for node in (*self.inputs.values(), *self.states.values()):
             if node.port in arrays:
                 binding.check_shape(self.graph, node, arrays[node.port], known)
-        if not sizes:
-            self._last = shapes, known
+        if numbers and not streamed:
+            self._last = shapes, named, known
         return known
 
     def _check_endless(self, dim: Symbol) -> None:

@@ -65,7 +65,11 @@ def test_a_size_in_a_shape_specialises_and_is_kept() -> None:
     assert run.executables == 2
 
 
-@pytest.mark.parametrize("before", [0, 2])  # arrays of the same shapes as in the call before are not looked at again
+SAME: list[list[dict[str, Any]]] = [[], [{}] * 2, [{"sizes": {"t": 4}}] * 2]
+"""Calls before: arrays of the same shapes, and the same sizes, as in the one before are not looked at again."""
+
+
+@pytest.mark.parametrize("before", SAME, ids=["first", "arrays", "sizes"])
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
@@ -86,11 +90,11 @@ def test_a_size_in_a_shape_specialises_and_is_kept() -> None:
     ],
 )
 def test_a_wrong_call_is_refused_and_leaves_the_executable_usable(
-    arguments: dict, error: type, text: str, before: int
+    arguments: dict, error: type, text: str, before: list[dict[str, Any]]
 ) -> None:
     run = tp.compile(running_sum())
-    for _ in range(before):
-        run(x=X)
+    for each in before:
+        run(x=X, **each)
     with pytest.raises(error) as caught:
         run(**arguments)
     assert text in str(caught.value)
