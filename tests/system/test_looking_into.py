@@ -107,8 +107,14 @@ def test_every_example_is_looked_into() -> None:
     assert EXAMPLES.keys() == scripts - {"demo", "make_tiny_llama", "on_mesh"}
 
 
+OPENED = ("cartpole_rollout", "wave", "dqn", "ppo", "decode", "train_llm", "dynamic/drnn")
+"""In `make test-all`: of each backend, of functions of the host, of draws, of reports while it trains, of tiles."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in OPENED else pytest.mark.sweep) for name in EXAMPLES]
+)
 def test_traces_and_pages_of_an_example_open(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     backend, arguments = EXAMPLES[name]
     for module in (*NEEDS.get(name, ()), *([] if backend == "numpy" else [f"tempo_{backend}"])):

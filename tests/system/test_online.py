@@ -188,6 +188,8 @@ def test_what_is_learned_is_what_the_program_says(name: str, while_acting: bool,
         np.testing.assert_allclose(np.asarray(found[weights]), wanted[weights], rtol=1e-3, atol=1e-5, err_msg=weights)
 
 
+ACTED = 1_000, 2_000
+"""Steps of runs whose bytes are measured."""
 MEASURED = [(backend, name) for backend in ("numpy", "jax") for name in ("TD(0)", "n-step", "normalised")]
 MEASURED += [("torch", "normalised")]  # whose profiler takes a minute
 
@@ -197,7 +199,7 @@ MEASURED += [("torch", "normalised")]  # whose profiler takes a minute
 def test_measured_bytes_do_not_grow_with_the_steps_acted(backend: str, name: str) -> None:
     if backend != "numpy":
         pytest.importorskip(f"tempo_{backend}")
-    short, long = (measured(learner(name, steps, while_acting=False), backend) for steps in (SHORT, LONG))
+    short, long = (measured(learner(name, steps, while_acting=False), backend) for steps in ACTED)
     assert abs(long - short) < OBSERVATION
 
 

@@ -54,9 +54,13 @@ def test_a_batch_is_searched_as_each_prompt_alone(backend: str, tmp_path: Path) 
     check(model_in(tmp_path, "Llama", 0), backend)
 
 
+FAMILIES = [(kind, ("jax", "torch")[at % 2]) for at, kind in enumerate(SMALL)]
+SEARCHED = [(*family, SETTINGS[at % len(SETTINGS)]) for at, family in enumerate(FAMILIES)]
+SEARCHED += [(*FAMILIES[0], settings) for settings in SETTINGS[1:]]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-@pytest.mark.parametrize(("kind", "backend"), [(kind, ("jax", "torch")[at % 2]) for at, kind in enumerate(SMALL)])
+@pytest.mark.parametrize(("kind", "backend", "settings"), SEARCHED, ids=str)
 def test_every_family_is_searched_as_transformers_does(
     kind: str, backend: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
