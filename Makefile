@@ -23,7 +23,8 @@ BRIEF = $(QUICK) --tempo-brief
 # Of the suite, what draws programs. JAX takes few of those that are drawn for a family; all of them in `tox -e jax-*`.
 RANDOM = .test_edges tempo.conformance.test_random_programs
 
-# Of the suite, what JAX runs without passes in `make test-all`; all of it does in `tox -e jax-*`.
+# Of the suite, what runs under the polyhedral scheduler in `make test-all`; all of it does in `tox -e core-polyhedral-*`,
+# and without passes JAX and PyTorch run in `tox -e jax-*` and `tox -e torch-*`.
 IN_LOOPS = .test_definitions $(addprefix tempo.conformance.,test_gradients test_indirect test_stopping test_storage test_streams test_wavefront)
 
 # Of the suite, what runs on a mesh in `make test-all`; all of it does in `tox -e mesh`.
@@ -78,16 +79,14 @@ test-all: test
 	$(SUITE) --tempo-backend=numpy --tempo-passes=all -m "slow or one_configuration"
 	$(SUITE) --tempo-backend=torch --tempo-passes=all -m "slow or one_configuration" --tempo-brief
 	$(SUITE) --tempo-backend=numpy --tempo-passes=none $(FEW)
-	$(SUITE) --tempo-backend=torch --tempo-passes=none $(FEW) --tempo-brief
 	$(SUITE)$(RANDOM) --tempo-backend=jax --tempo-passes=all --tempo-brief
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-passes=all -m slow -k "not random_programs" --tempo-brief
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE)$(IN_LOOPS) --tempo-backend=jax --tempo-passes=none $(FEW) --tempo-brief
 	$(SUITE).test_extents --tempo-backend=numpy --tempo-passes=each
 	$(SUITE) --tempo-backend=torch --tempo-device=cuda --tempo-fake $(QUICK)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-device=cuda --tempo-lower-only $(BRIEF)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE)$(ON_MESH) --tempo-backend=jax --tempo-mesh=2 $(QUICK)
 	$(SUITE)$(ON_MESH) --tempo-backend=torch --tempo-mesh=2 $(QUICK)
-	TEMPO_CACHE=0 $(SUITE) --tempo-backend=numpy --tempo-scheduler=polyhedral $(QUICK)
+	TEMPO_CACHE=0 $(SUITE)$(IN_LOOPS) --tempo-backend=numpy --tempo-scheduler=polyhedral $(QUICK)
 
 sweep: $(READY)
 	$(BIN)/python -m pytest -q -n $(JOBS) -m sweep

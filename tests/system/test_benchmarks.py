@@ -32,20 +32,25 @@ def slow(arguments: list[str], measured: str) -> Any:
     return pytest.param(arguments, measured, marks=pytest.mark.slow)
 
 
+def dear(arguments: list[str], measured: str) -> Any:
+    """That takes a quarter of a minute and more."""
+    return pytest.param(arguments, measured, marks=(pytest.mark.slow, pytest.mark.sweep))
+
+
 @pytest.mark.parametrize(
     ("arguments", "measured"),
     [
         (["import_time"], "tempo beyond numpy"),
         (on_numpy("numpy_loop", "--steps", "200"), "tempo / plain"),
         (on_numpy("scalar_loops", "--steps", "100"), "tempo / by hand"),
-        slow(on_numpy("front_end"), "backend, 64 layers"),
+        dear(on_numpy("front_end"), "backend, 64 layers"),
         (on_numpy("models", "--quick", "--only", "batch 1,"), "tempo / by hand"),
         (on_numpy("device_loop", "--steps", "200"), "tempo / by hand"),
         (on_numpy("host_step", "--steps", "200"), "tempo, a step beyond the function"),
         slow(on_numpy("stream_input", "--steps", "20"), "beyond tp.input, a step"),
         slow(on_numpy("compile_time", "--quick"), "total"),
         slow(on_numpy("extents", "--lengths", "48", "--tiles", "16", "--quick"), "tempo, blocks 16"),
-        slow(on_numpy("operators", "--sizes", "20"), "whole"),
+        dear(on_numpy("operators", "--sizes", "20"), "whole"),
         slow(on_numpy("attention", "--quick", "--lengths", "128"), "at the last tokens"),
         slow(
             on_numpy("dynamic", "--quick", "--widths", "8", "--trees", "2", "--dynet", "none"),
@@ -57,21 +62,21 @@ def slow(arguments: list[str], measured: str) -> Any:
         ),
         slow(["packed", "--quick", "--backend", "torch", "--tiles", "4"], "tempo / PyTorch, packed"),
         slow(["early_exit", "--quick", "--backend", "torch"], "tempo / compaction by hand, PyTorch"),
-        slow(on_numpy("checkpoints", "--quick"), "a checkpoint / parameters and moments"),
+        dear(on_numpy("checkpoints", "--quick"), "a checkpoint / parameters and moments"),
         slow(on_numpy("profile", "--quick", "--only", "8 x 8"), "with a profile / without"),
         slow(["scheduling", "--quick"], "an order"),
         slow(
             ["llm", "--quick", "--backend", "torch", "--sizes", "2M", "--peers", "transformers, dynamic"],
             "tempo, peak of its own memory",
         ),
-        slow(on_numpy("compile_scaling", "--quick", "--counts", "10", "20"), "20, doubled"),
-        slow(["meshes", "--quick", "--only", "pipeline"], "bubble"),
-        slow(on_numpy("n_step_memory", "--quick"), "observations kept, step by step"),
-        slow(on_numpy("paper", "--quick"), "blocks, measured, inputs apart"),
+        dear(on_numpy("compile_scaling", "--quick", "--counts", "10", "20"), "20, doubled"),
+        dear(["meshes", "--quick", "--only", "pipeline"], "bubble"),
+        dear(on_numpy("n_step_memory", "--quick"), "observations kept, step by step"),
+        dear(on_numpy("paper", "--quick"), "blocks, measured, inputs apart"),
         slow(
             ["ppo", "--quick", "--backend", "torch", "--sweep", "layers", "--threads", "1"], "tempo / by hand, memory"
         ),
-        slow(
+        dear(
             [
                 "ppo_gymnasium",
                 "--quick",

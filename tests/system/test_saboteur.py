@@ -29,6 +29,12 @@ FAULTS = [
     ("test_errors.py", "backend=own-errors", "test_indices_out_of_range_raise_where_they_are_checked"),
     ("test_random_programs.py", "backend=steep-tanh", "test_random_programs"),
 ]
+DEAR = {"shifted-windows", "lost-additions", "coarse-roots", "visible-padding", "mirrored-wrap", "steep-tanh"}
+"""Faults of families that take a quarter of a minute."""
+CASES = [
+    pytest.param(*each, id=each[1], marks=pytest.mark.sweep if each[1].partition("=")[2] in DEAR else ())
+    for each in FAULTS
+]
 NOTICED_BY_ALL_TESTS = {"backend=steep-tanh", "backend=swapped-branches"}  # few tests; tests of cases
 
 
@@ -38,7 +44,7 @@ def is_orderly(done: subprocess.CompletedProcess[str]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "fault", "test"), FAULTS, ids=[fault for _, fault, _ in FAULTS])
+@pytest.mark.parametrize(("family", "fault", "test"), CASES)
 def test_a_planted_fault_fails_in_its_family(family: str, fault: str, test: str) -> None:
     done = sabotaged(family, f"--tempo-{fault}")
     assert is_orderly(done), done.stdout + done.stderr
