@@ -76,8 +76,9 @@ test: $(READY)
 test-all: test
 	$(PYTEST) -m "(slow or hypothesis) and not sweep" tests tempo $(OWN)
 	$(PYTEST) -m "not sweep" backends/tempo_jax
-	$(SUITE) --tempo-backend=numpy --tempo-passes=all -m "slow or one_configuration"
-	$(SUITE) --tempo-backend=torch --tempo-passes=all -m "slow or one_configuration" --tempo-brief
+	$(SUITE) --tempo-backend=numpy --tempo-passes=all -m slow
+	$(SUITE) --tempo-backend=torch --tempo-passes=all -m slow --tempo-brief
+	for backend in numpy torch; do $(SUITE).test_edges --tempo-backend=$$backend --tempo-passes=all || exit 1; done
 	$(SUITE) --tempo-backend=numpy --tempo-passes=none $(FEW)
 	$(SUITE)$(RANDOM) --tempo-backend=jax --tempo-passes=all --tempo-brief
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-passes=all -m slow -k "not random_programs" --tempo-brief
