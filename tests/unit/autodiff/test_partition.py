@@ -199,4 +199,4 @@ def test_random_programs_in_two_parts() -> None:
 
 @pytest.mark.slow
 def test_more_random_programs_in_two_parts() -> None:
-    assert _random(range(16, 100)) > 25
+    assert _random(range(16, 100)) > 30
