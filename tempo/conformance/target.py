@@ -24,9 +24,12 @@ from tempo.testing import difference
 Array = np.ndarray[Any, Any]
 
 
-def typical(values: Iterable[Any], chosen: Container[Any]) -> list[Any]:
-    """Parameters of a test, of which those that are not among `chosen` are slow: what they find is rarely their own."""
-    return [each if each in chosen else pytest.param(each, marks=pytest.mark.slow) for each in values]
+def typical(
+    values: Iterable[Any], chosen: Container[Any], others: pytest.MarkDecorator = pytest.mark.slow
+) -> list[Any]:
+    """Parameters of a test, of which those that are not among `chosen` have the mark `others`: what they find is rarely
+    their own."""
+    return [each if each in chosen else pytest.param(each, marks=others) for each in values]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tempo.conformance.target import typical
 from tests.system.browser import narrow, opened, texts
 from tests.unit.runtime.traces import checked
 
@@ -112,9 +113,7 @@ OPENED = ("cartpole_rollout", "wave", "dqn", "ppo", "decode", "train_llm", "dyna
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in OPENED else pytest.mark.sweep) for name in EXAMPLES]
-)
+@pytest.mark.parametrize("name", typical(EXAMPLES, OPENED, pytest.mark.sweep))
 def test_traces_and_pages_of_an_example_open(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     backend, arguments = EXAMPLES[name]
     for module in (*NEEDS.get(name, ()), *([] if backend == "numpy" else [f"tempo_{backend}"])):

@@ -13,6 +13,7 @@ import tempo as tp
 from tempo import llm
 from tempo.analysis.demand.demand import demand
 from tempo.cli import main
+from tempo.conformance.target import typical
 from tempo.llm.generation import answerer
 from tempo.llm.sampling import Sampling
 from tempo.symbolic import Symbol
@@ -69,14 +70,9 @@ TALKED_TO = {"Llama", "Mistral", "Gemma3Text", "GPT2"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "backend"),
-    [
-        pytest.param(kind, BACKENDS[at % 3], marks=[] if kind in TALKED_TO else pytest.mark.sweep)
-        for at, kind in enumerate(SMALL)
-    ],
-)
-def test_each_turn_is_what_a_fresh_run_gives_for_every_family(kind: str, backend: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", typical(SMALL, TALKED_TO, pytest.mark.sweep))
+def test_each_turn_is_what_a_fresh_run_gives_for_every_family(kind: str, tmp_path: Path) -> None:
+    backend = BACKENDS[list(SMALL).index(kind) % 3]
     options = {**SMALL[kind], "n_positions": 96} if kind == "GPT2" else SMALL[kind]
     model = llm.load(speaking(tmp_path, kind, **options), backend=backend)
     counts = agrees(model.chat(max_new_tokens=NEW), SAID, max_new_tokens=NEW)
