@@ -92,9 +92,10 @@ class CallChecker:
         for name in (name for name in self.states if name in stated):
             node = self.states[name]
             arrays[node.port] = binding.as_array(stated[name], node, binding.called(node), self.native)
+        sizes = binding.by_name(sizes, "sizes=", '{"t": 10}')
         if endless is not None:
             self._check_endless(endless[0])
-            sizes = {**(sizes or {}), endless[0].name: endless[1]}
+            sizes = {**sizes, endless[0].name: endless[1]}
         known = self._known(arrays, {name: inputs[name] for name in self.streams}, sizes, endless and endless[0])
         begun = [node for name, node in self.states.items() if name not in stated]
         initial = {node.port: self._initial.value(node, known, arrays, int(seed)) for node in begun}
@@ -136,12 +137,12 @@ class CallChecker:
         self,
         arrays: Mapping[Port, Array | ByPoint],
         streamed: Mapping[str, Any],
-        sizes: Mapping[str, Any] | None,
+        sizes: Mapping[str, Any],
         endless: Symbol | None = None,
     ) -> Mapping[Symbol, int]:
         """The sizes, which the arrays fit. Arrays of the same shapes, and the same sizes, as in the call before need no
         second look."""
-        shapes, named = {port: array.shape for port, array in arrays.items()}, dict(sizes or {})
+        shapes, named = {port: array.shape for port, array in arrays.items()}, dict(sizes)
         numbers = all(type(size) is int for size in named.values())  # what is none is looked at, and refused
         last = self._last  # once: another thread may call in between
         if last is not None and numbers and not streamed and (shapes, named) == last[:2]:
