@@ -98,12 +98,12 @@ def stamps(packages: tuple[str, ...]) -> str:
     return "\n".join(found)
 
 
-def written(path: Path, text: str) -> None:
-    """A file with this text, which nobody ever finds half written. Raises `OSError`."""
+def written(path: Path, contents: bytes) -> None:
+    """A file with these contents, which nobody ever finds half written. Raises `OSError`."""
     handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
     try:
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(handle, "wb") as file:
+            file.write(contents)
         os.replace(name, path)
     except OSError:
         Path(name).unlink(missing_ok=True)
@@ -126,6 +126,10 @@ def _features() -> list[str]:
 
 
 def digest(*parts: str) -> str:
+    return digest_of_bytes("\n".join(parts).encode())
+
+
+def digest_of_bytes(contents: bytes) -> str:
     import hashlib  # which takes longer to import than all else here
 
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    return hashlib.sha256(contents).hexdigest()

@@ -30,6 +30,7 @@ from tempo.loop_ir.text import placeholders
 from tempo.loop_ir.verify import verify
 from tempo.sdg.call import ArrayValue
 from tempo.sdg.graph import Graph
+from tempo.sdg.text import arrays_told
 from tempo.sdg.text import placeholders as placeholders_of_graph
 
 _FORMAT = "plans 1"
@@ -73,7 +74,7 @@ def recalled(key: str | None, graph: Graph, known: Mapping[str, Any], make: Call
     say("plans", lambda: f"made; {'too large to keep' if text is None else f'kept as {path}'}")
     if text is not None:
         with contextlib.suppress(OSError):  # a full disk costs time, not the result
-            written(path, text)
+            written(path, text.encode())
     return made
 
 
@@ -91,20 +92,19 @@ def key_of(graph: Graph, parts: Mapping[str, str], makers: Sequence[Any], backen
 
     None where it cannot be told: a graph with functions in it, a maker that does not print what it is.
     """
-    arrays = placeholders_of_graph(graph)
+    arrays = arrays_told(placeholders_of_graph(graph))
     described = [f"{type(each)} {getattr(each, '__dict__', {})}" for each in makers]
-    if not all(isinstance(each, ArrayValue) for each in arrays.values()) or any(" at 0x" in each for each in described):
+    if arrays is None or any(" at 0x" in each for each in described):
         return None
     try:
         packages = {"tempo", *(type(each).__module__.partition(".")[0] for each in (*makers, backend))}
         sources = stamps(tuple(sorted(packages)))
     except (LookupError, ValueError, OSError):
         return None
-    given = [f"{name} {array.dtype} {array.shape} {array.digest.hex()}" for name, array in arrays.items()]
     told = [f"{name} {text}" for name, text in sorted(parts.items())]
     numbers = _numbered(graph)
     lines = str([each and numbers[each] for each in _places(graph)])
-    return digest(_FORMAT, versions(*_MADE_OF), sources, *described, *told, *given, str(graph), lines)
+    return digest(_FORMAT, versions(*_MADE_OF), sources, *described, *told, arrays, str(graph), lines)
 
 
 def _places(graph: Graph) -> Iterator[Location | None]:

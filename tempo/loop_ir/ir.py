@@ -424,6 +424,13 @@ class LoopProgram:
 
         return render(self)
 
+    @cached_property
+    def identity(self) -> str | None:
+        """What tells it from all others but for lines of the user's; None where it has functions in it."""
+        from tempo.loop_ir.text import identity
+
+        return identity(self)
+
 
 def nested(statement: Statement) -> tuple[Block, ...]:
     """The blocks directly inside a statement."""

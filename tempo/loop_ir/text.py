@@ -26,6 +26,7 @@ from functools import partial
 from types import NoneType
 from typing import Any, get_args
 
+from tempo.caches import digest
 from tempo.loop_ir.ir import (
     Assign,
     Axis,
@@ -68,7 +69,7 @@ from tempo.sdg.grammar import (
     row,
 )
 from tempo.sdg.graph import Port, Role, TensorType
-from tempo.sdg.text import DIM, NODE, TYPE, VALUE, PlaceholderNames
+from tempo.sdg.text import DIM, NODE, TYPE, VALUE, PlaceholderNames, arrays_told
 
 # -- statements ----------------------------------------------------------------------------------------------------
 
@@ -335,6 +336,13 @@ def placeholders(program: LoopProgram) -> Mapping[str, Any]:
     names = PlaceholderNames()
     _written(program, names)
     return names.values
+
+
+def identity(program: LoopProgram) -> str | None:
+    """Its text, and what tells its placeholders from others; None where it has functions in it."""
+    names = PlaceholderNames()
+    text, arrays = _written(program, names), arrays_told(names.values)
+    return None if arrays is None else digest(arrays, text)
 
 
 def statement_text(statement: Statement) -> str:

@@ -86,6 +86,13 @@ class PlaceholderNames:
         return self.values.get(name, Placeholder(name))
 
 
+def arrays_told(placeholders: Mapping[str, Any]) -> str | None:
+    """What tells a text with these placeholders from one with others, beside itself. None where one is no array."""
+    if not all(isinstance(each, ArrayValue) for each in placeholders.values()):
+        return None
+    return "\n".join(f"{name} {each.dtype} {each.shape} {each.digest.hex()}" for name, each in placeholders.items())
+
+
 # -- values of attributes ------------------------------------------------------------------------------------------
 
 

@@ -37,6 +37,7 @@ from tempo_jax.mesh import DeviceMesh, on_one_device, whole
 from tempo_jax.operators import IN_PARTS, OPERATORS
 from tempo_jax.plugin import PLUGIN
 from tempo_jax.precision import is_wide, x64, x64_for
+from tempo_jax.recall import Identity
 from tempo_jax.stretches import SplitLoops
 
 Array = Any
@@ -112,7 +113,10 @@ class JaxBackend:
     # -- segments --------------------------------------------------------------------------------------------------
 
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
-        calls = Calls(self._scopes(request), self._meter, self._may_not_fit(request), self._made_for)
+        identity = None
+        if self._mesh is None and self._made_for is None and jax.process_count() == 1:
+            identity = Identity(request, self.device, f"{self.costs}")
+        calls = Calls(self._scopes(request), self._meter, self._may_not_fit(request), self._made_for, identity)
         made = JittedSegment(request, self.operator, self.costs, calls, self._mesh)
         in_chunks = None if request.segment.loop is None else InChunks(made.part, made.opened, made.closed)
         return CompiledSegment(made, "", in_chunks, made.by_point, made.trial, compiles=True)

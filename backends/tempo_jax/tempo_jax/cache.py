@@ -59,10 +59,16 @@ class _Switch:
     def __init__(self) -> None:
         self._lock, self._users, self._path, self._least = threading.Lock(), 0, "", 0.0
 
+    @property
+    def is_theirs(self) -> bool:
+        """Whether the user has said where executables are kept, or that they are not."""
+        config = jax.config
+        return config.jax_compilation_cache_dir not in (None, self._path) or not config.jax_enable_compilation_cache
+
     def on(self, path: Path) -> bool:
         """Whether it was put on; not where it is the user's own."""
         with self._lock:
-            if jax.config.jax_compilation_cache_dir not in (None, self._path):
+            if self.is_theirs:
                 return False
             if self._users == 0:
                 self._least = jax.config.jax_persistent_cache_min_compile_time_secs
@@ -86,8 +92,7 @@ _SWITCH = _Switch()
 @contextmanager
 def kept() -> Iterator[None]:
     """What is compiled within the block is kept on disk, or taken from there."""
-    base = base_folder()
-    path = None if base is None else _checked(base, *_below())
+    path = _own()
     if path is None or not _SWITCH.on(path):
         yield
         return
@@ -95,6 +100,17 @@ def kept() -> Iterator[None]:
         yield
     finally:
         _SWITCH.off()
+
+
+def own_folder() -> Path | None:
+    """Where what the backend finds by itself lies (`tempo_jax.recall`); None where the user has JAX's cache for that,
+    or none at all."""
+    return None if _SWITCH.is_theirs else _own()
+
+
+def _own() -> Path | None:
+    base = base_folder()
+    return None if base is None else _checked(base, *_below())
 
 
 @functools.cache

@@ -26,6 +26,7 @@ from tempo_jax import cache
 from tempo_jax.checks import ErrorWord
 from tempo_jax.mesh import DeviceMesh
 from tempo_jax.pieces import Pieces, as_pieces
+from tempo_jax.recall import Identity, keep, recalled
 from tempo_jax.scopes import Scopes
 from tempo_jax.segments import Operator, SegmentTracer, known_bounds
 
@@ -77,12 +78,14 @@ def _bytes_here(array: Array) -> int:
 class Calls:
     """How executables of a segment are called: within `scopes`, looked at by `meter`. `waits`: a call returns when its
     results are there, so that it is this call that fails where they do not fit. `made_for`: the platform that they are
-    lowered for, too, where it is not the one that they run on."""
+    lowered for, too, where it is not the one that they run on. `identity`: by which those of earlier processes are
+    found, where they may be."""
 
     scopes: tuple[Scope, ...]
     meter: Meter
     waits: bool = False
     made_for: str | None = None
+    identity: Identity | None = None
 
     def entered(self, *more: Scope) -> ExitStack:
         with ExitStack() as stack:
@@ -92,12 +95,13 @@ class Calls:
 
 
 class JittedFunction:
-    """One `jax.jit` function. Where indices are checked its last result is the error word (`tempo_jax.checks`), which
-    is waited for."""
+    """One `jax.jit` function, or its executable where an earlier process has kept that. Where indices are checked its
+    last result is the error word (`tempo_jax.checks`), which is waited for."""
 
     def __init__(self, function: Any, name: str, word: ErrorWord | None, calls: Calls) -> None:
         self.function = function
         self._name, self._word, self._calls = name, word, calls
+        self._run = function
         self._called = False
         self._described: tuple[Any, ...] = ()
 
@@ -107,13 +111,11 @@ class JittedFunction:
             with calls.entered():
                 calls.meter.look(self.function, arguments)
         if self._called and not calls.scopes and not calls.waits:
-            return self._checked(self.function(*arguments))
-        if not self._called:
-            self._described = jax.tree.map(_description, arguments)
-        with calls.entered(*(() if self._called else (cache.kept, self._compiling))):
+            return self._checked(self._results(arguments))
+        with calls.entered(*(() if self._called else (self._compiling,))):
             if calls.made_for and not self._called:
                 self.function.trace(*arguments).lower(lowering_platforms=(calls.made_for,))
-            results = self._waited(*arguments)
+            results = self._waited(arguments) if self._called else self._first(arguments)
         self._called = True
         return self._checked(results)
 
@@ -133,13 +135,44 @@ class JittedFunction:
     def text(self) -> str:
         """The instructions that XLA has made of it, once it was called."""
         with self._calls.entered(cache.kept):
-            return self.function.lower(*self._described).compile().as_text()  # type: ignore[no-any-return]
+            made = self._run if self._is_recalled else self.function.lower(*self._described).compile()
+            return made.as_text()  # type: ignore[no-any-return]
+
+    @property
+    def _is_recalled(self) -> bool:
+        return self._run is not self.function
 
     @contextmanager
     def _compiling(self) -> Iterator[None]:
         with waiting(f"XLA compiles {self._name}, in its first call"):
             yield
         _trim_heap()
+
+    def _first(self, arguments: tuple[Any, ...]) -> Any:
+        """It is compiled, unless an earlier process has kept it."""
+        self._described, identity = jax.tree.map(_description, arguments), self._calls.identity
+        file = None if identity is None else identity.file(f"{self._name} {self.module}", arguments)
+        if identity is None or file is None:
+            with cache.kept():
+                return self._waited(arguments)
+        found = recalled(file, identity.device)
+        if found is not None:
+            self._run = found
+            return self._waited(arguments)
+        results = self._waited(arguments)
+        keep(file, self.function.lower(*self._described).compile())  # which is at hand
+        return results
+
+    def _results(self, arguments: tuple[Any, ...]) -> Any:
+        """An executable is for arrays of one shape each, and for none of JAX's tracers; `jax.jit` is for all."""
+        try:
+            return self._run(*arguments)
+        except TypeError:
+            if not self._is_recalled:
+                raise
+        self._run = self.function
+        with cache.kept():
+            return self._run(*arguments)
 
     def _checked(self, results: Any) -> Any:
         """Raises `IndexOutOfRangeError` for what an error word says."""
@@ -148,12 +181,12 @@ class JittedFunction:
         self._word.check(np.asarray(results[-1]))
         return results[:-1]
 
-    def _waited(self, *arguments: Any) -> Any:
+    def _waited(self, arguments: tuple[Any, ...]) -> Any:
         """What it returns, there if need be. Which of XLA's libraries finds no memory decides what it says of that."""
         if not self._calls.waits:
-            return self.function(*arguments)
+            return self._results(arguments)
         try:
-            return jax.block_until_ready(self.function(*arguments))
+            return jax.block_until_ready(self._results(arguments))
         except jax.errors.JaxRuntimeError as error:
             raise MemoryError(str(error)) from error
 

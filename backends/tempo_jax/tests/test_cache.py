@@ -12,12 +12,17 @@ import jax
 import pytest
 from tempo_jax import cache
 
+from tempo.caches import digest_of_bytes
+
 PROGRAM = """
 import jax, numpy as np, tempo as tp
 from jax import monitoring
 
-events = []
-monitoring.register_event_listener(lambda event, **_: events.append(event.rpartition("/")[2]))
+compiled, hits = [], []
+monitoring.register_event_duration_secs_listener(
+    lambda event, seconds, **_: compiled.append(1) if event.endswith("backend_compile_duration") else None
+)
+monitoring.register_event_listener(lambda event, **_: hits.append(1) if event.endswith("cache_hits") else None)
 with tp.Program("kept") as program:
     t = tp.dim("t")
     h = tp.recurrent("h", shape=(8,), dims=(t,))
@@ -26,9 +31,8 @@ with tp.Program("kept") as program:
     tp.output("h", h)
 run = tp.compile(program, backend="jax", sizes={"t": 20})
 total = float(np.asarray(run()["h"]).sum())
-misses, hits = events.count("cache_misses"), events.count("cache_hits")
+print(total, len(compiled) - len(hits), len(hits), jax.config.jax_compilation_cache_dir)
 jax.jit(lambda x: x * 3 + 1)(np.ones(7)).block_until_ready()  # not Tempo's
-print(total, misses, hits, events.count("cache_misses") - misses, jax.config.jax_compilation_cache_dir)
 assert jax.config.jax_persistent_cache_min_compile_time_secs == LEAST
 """
 
@@ -44,10 +48,10 @@ def process(*, before: str = "", **variables: str) -> list[str]:
 
 def test_a_second_process_takes_the_executable_from_disk(tmp_path: Path):
     first = process(TEMPO_CACHE_DIR=str(tmp_path))
-    assert first[1:] == ["1", "0", "0", "None"]
-    kept = sorted(tmp_path.rglob("*segment_0*-cache"))
-    assert len(kept) == 1
-    assert process(TEMPO_CACHE_DIR=str(tmp_path)) == [first[0], "0", "1", "0", "None"]
+    assert first[1:] == ["1", "0", "None"]
+    assert len(list(tmp_path.rglob("*.executable"))) == 1
+    assert process(TEMPO_CACHE_DIR=str(tmp_path)) == [first[0], "0", "0", "None"]
+    assert not list(tmp_path.rglob("*-cache"))
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system pins no process to a processor")
@@ -56,20 +60,37 @@ def test_executables_are_of_a_number_of_processors(tmp_path: Path):
     """XLA cuts passes over arrays into as many parts as it has threads."""
     alone = "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
     first = process(TEMPO_CACHE_DIR=str(tmp_path))
-    assert process(TEMPO_CACHE_DIR=str(tmp_path), before=alone)[1:3] == ["1", "0"]
-    assert process(TEMPO_CACHE_DIR=str(tmp_path)) == [first[0], "0", "1", "0", "None"]
+    assert process(TEMPO_CACHE_DIR=str(tmp_path), before=alone)[1] == "1"
+    assert process(TEMPO_CACHE_DIR=str(tmp_path)) == [first[0], "0", "0", "None"]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        'import jax\njax.config.update("jax_default_matmul_precision", "bfloat16")\n',
+        'import jax\njax.config.update("jax_enable_x64", True)\n',
+        'import jax\njax.config.update("jax_disable_most_optimizations", True)\n',
+    ],
+)
+def test_executables_are_of_settings_of_jax(tmp_path: Path, before: str):
+    process(TEMPO_CACHE_DIR=str(tmp_path))
+    assert process(TEMPO_CACHE_DIR=str(tmp_path), before=before)[1] == "1"
+    assert process(TEMPO_CACHE_DIR=str(tmp_path), before=before)[1] == "0"
 
 
 def test_the_setting_of_the_user_comes_first(tmp_path: Path):
     theirs = tmp_path / "theirs"
-    found = process(
-        TEMPO_CACHE_DIR=str(tmp_path / "ours"),
-        JAX_COMPILATION_CACHE_DIR=str(theirs),
-        JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
-    )
-    assert found[1:] == ["1", "0", "1", str(theirs)]
+    settings = {"TEMPO_CACHE_DIR": str(tmp_path / "ours"), "JAX_COMPILATION_CACHE_DIR": str(theirs)}
+    found = [process(**settings, JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0") for _ in range(2)]
+    assert [each[1:] for each in found] == [["1", "0", str(theirs)], ["0", "1", str(theirs)]]
     assert list(theirs.rglob("*segment_0*-cache"))
-    assert not (tmp_path / "ours").exists() or not list(tmp_path.rglob("ours/**/*-cache"))
+    assert not list(tmp_path.rglob("ours/**/*-cache"))
+    assert not list(tmp_path.rglob("*.executable"))
+
+
+def test_who_keeps_no_executables_has_none_kept(tmp_path: Path):
+    process(TEMPO_CACHE_DIR=str(tmp_path), JAX_ENABLE_COMPILATION_CACHE="false")
+    assert not list(tmp_path.rglob("*.executable"))
 
 
 def test_an_empty_variable_keeps_nothing(monkeypatch: pytest.MonkeyPatch):
@@ -143,13 +164,13 @@ def test_our_folders_are_ours_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 @pytest.mark.slow
 def test_what_is_damaged_is_compiled_again(tmp_path: Path):
     first = process(TEMPO_CACHE_DIR=str(tmp_path))
-    (kept,) = tmp_path.rglob("*segment_0*-cache")
+    (kept,) = tmp_path.rglob("*.executable")
     whole = kept.read_bytes()
-    for damaged in (b"", b"x" * 100, whole[:-20]):
+    no_pickle = digest_of_bytes(b"xyz").encode() + b"xyz"
+    for damaged in (b"", b"x" * 100, whole[:-20], no_pickle):
         kept.write_bytes(damaged)
-        again = process(TEMPO_CACHE_DIR=str(tmp_path))
-        assert again[0] == first[0]
-        assert again[2] == "0"
+        assert process(TEMPO_CACHE_DIR=str(tmp_path))[:2] == [first[0], "1"]
+        assert kept.read_bytes() != damaged
 
 
 @pytest.mark.parametrize("what", ["versions", "machine"])

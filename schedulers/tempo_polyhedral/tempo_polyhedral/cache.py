@@ -114,7 +114,7 @@ def _read(folder: Path, key: str, is_sound: Callable[[ScheduleTree], bool]) -> E
 def _write(folder: Path, key: str, entry: Entry) -> None:
     text = json.dumps(_plain(entry.tree))
     stored = {"tree": text, "rung": entry.rung, "digest": digest(_made_of(), key, entry.rung, text)}
-    written(_path(folder, key), json.dumps(stored))
+    written(_path(folder, key), json.dumps(stored).encode())
 
 
 def _plain(tree: ScheduleTree) -> list[Any]:

@@ -1,0 +1,138 @@
+"""Executables of earlier processes, within one: a second function that computes the same is not traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tempo_jax import recall
+from tempo_jax.backend import JaxBackend
+from tempo_jax.jitted import Calls, JittedFunction, Meter
+
+import tempo as tp
+from tempo.backends import SegmentRequest
+from tempo.caches import CACHE_VARIABLE
+
+
+@dataclass(frozen=True)
+class AlwaysThere:
+    """Stands for an `Identity` of which one file is all."""
+
+    path: Path
+    device: jax.Device
+
+    def file(self, function: str, arguments: Any) -> Path:
+        return self.path
+
+
+class Traced:
+    """A function that counts how often it was traced."""
+
+    __name__ = "traced"
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, x: Any) -> Any:
+        self.count += 1
+        return (x * 2 + 1,)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[[], tuple[Traced, JittedFunction]]:
+    def make() -> tuple[Traced, JittedFunction]:
+        traced, identity = Traced(), AlwaysThere(tmp_path / "kept.executable", jax.devices()[0])
+        calls = Calls((), Meter(), identity=identity)  # type: ignore[arg-type]
+        return traced, JittedFunction(jax.jit(traced), "traced", None, calls)
+
+    return make
+
+
+def test_what_was_kept_is_called_and_not_traced(made: Callable[[], tuple[Traced, JittedFunction]]):
+    for count in (1, 0):
+        traced, function = made()
+        for _ in range(2):
+            np.testing.assert_array_equal(function(jnp.arange(3.0))[0], [1, 3, 5])
+        assert traced.count == count
+
+
+def test_arrays_of_other_shapes_and_tracers_go_through_jit(made: Callable[[], tuple[Traced, JittedFunction]]):
+    made()[1](jnp.arange(3.0))
+    for other in (jnp.arange(2.0), jnp.arange(3)):
+        traced, function = made()
+        function(jnp.arange(3.0))
+        assert traced.count == 0
+        np.testing.assert_array_equal(function(other)[0], np.asarray(other) * 2 + 1)
+        np.testing.assert_array_equal(function(jnp.arange(3.0))[0], [1, 3, 5])
+    traced, function = made()
+    function(jnp.arange(3.0))
+    np.testing.assert_array_equal(jax.vmap(function)(jnp.ones((2, 3)))[0], np.full((2, 3), 3))
+    assert jax.grad(lambda x: function(x)[0].sum())(jnp.ones(3)).tolist() == [2, 2, 2]
+
+
+def program(factor: float = 0.5, steps: int = 5) -> tp.Program:
+    with tp.Program() as made:
+        t = tp.dim("t", steps)
+        x = tp.recurrent("x", (3,), (t,))
+        x[0], x[t + 1] = tp.ones((3,)), x * factor
+        tp.output("x", x)
+    return made
+
+
+def files(program: tp.Program, monkeypatch: pytest.MonkeyPatch, *arguments: Any, costs: str = "") -> list[Path | None]:
+    """Where the functions of its segments are kept."""
+    found, compile_segment = list[Path | None](), JaxBackend.compile_segment
+
+    def seen(self: JaxBackend, request: SegmentRequest) -> Any:
+        found.append(recall.Identity(request, self.device, costs).file(request.segment.name, arguments))
+        return compile_segment(self, request)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(JaxBackend, "compile_segment", seen)
+        tp.compile(program, "jax")()
+    return found
+
+
+def test_the_file_is_named_after_all_that_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    ways = [
+        files(program(), monkeypatch, np.ones(3)),
+        files(program(0.25), monkeypatch, np.ones(3)),
+        files(program(steps=6), monkeypatch, np.ones(3)),
+        files(program(), monkeypatch, np.ones(4)),
+        files(program(), monkeypatch, np.ones(3, np.float32)),
+        files(program(), monkeypatch, None),
+        files(program(), monkeypatch, 3),
+        files(program(), monkeypatch, jnp.asarray(3)),
+        files(program(), monkeypatch, np.ones(3), costs="others"),
+    ]
+    with jax.default_matmul_precision("bfloat16"):  # in this thread alone
+        ways.append(files(program(), monkeypatch, np.ones(3)))
+    assert None not in ways[0]
+    assert all(len(set(each)) == len(each) for each in ways)
+    assert len({each[0] for each in ways}) == len(ways)
+    assert files(program(), monkeypatch, np.zeros(3)) == ways[0]
+
+
+def test_programs_with_functions_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    with tp.Program() as made:
+        t = tp.dim("t", 3)
+        x = tp.recurrent("x", (3,), (t,))
+        (following,) = tp.host_call(lambda y: y + np.float32(1), x * 2, out=[((3,), "float32")], ordered_by=(t,))
+        x[0], x[t + 1] = tp.ones((3,)), following
+        tp.output("x", x)
+    assert set(files(made, monkeypatch)) == {None}
+
+
+def test_tracers_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    found = []
+    jax.make_jaxpr(lambda x: found.append(files(program(), monkeypatch, x)) or x)(1.0)
+    assert set(found[0]) == {None}
