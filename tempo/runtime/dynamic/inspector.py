@@ -1,12 +1,12 @@
 """The inspector: from the indices of a run to the order in which a recurrence may be made, a tile of points at a time.
 
-A point's level is one more than the greatest of those that it reads. Points are taken level by level; what is left of a
-tile where a level ends goes to those of the next whose own are all in earlier tiles.
+Points are scheduled as Hu (1961, Parallel sequencing and assembly line problems) schedules tasks: those first that most
+others wait for, one after another, each in the first tile that has room behind what it reads. Of trees and chains there
+is no order in fewer tiles.
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,21 +34,28 @@ def tiles(read: Array, first: int, lanes: int, most: float) -> Tiles | None:
     rest = most - base
     if rest * lanes < count or _longest_run(read, first) > rest:
         return None
-    level = _levels(read, first)
-    placed, ends = _Placed(first, count, base, lanes), np.cumsum(np.bincount(level))
-    for ready in np.split(np.argsort(level, kind="stable"), ends[:-1]):
+    waiting = _waiting(read, first)
+    depth = int(waiting.max(initial=0))
+    if depth > rest:
+        return None
+    placed = _Placed(first, count, base, lanes, depth)
+    for points in np.split(np.argsort(-waiting, kind="stable"), np.cumsum(np.bincount(depth - waiting)))[:-1]:
+        placed.put(points, read)
         if placed.tiles > rest:
             return None
-        placed.put(ready, read)
-    return None if placed.tiles > rest else placed.found()
+    return placed.found()
 
 
-def _levels(read: Array, first: int) -> Array:
-    """Of each point; of those that read none but the ones before `first` it is 0."""
-    level = [-1] * first
-    for row in read.tolist():
-        level.append(max(map(level.__getitem__, row)) + 1)
-    return np.array(level[first:], np.intp)
+def _waiting(read: Array, first: int) -> Array:
+    """Of each point from `first` on, how many there are at most one after another of which each reads the one before,
+    from it on."""
+    found = [0] * (first + len(read))
+    for point, row in zip(range(len(found) - 1, first - 1, -1), reversed(read.tolist())):
+        found[point] = behind = found[point] + 1
+        for each in row:
+            if found[each] < behind:
+                found[each] = behind
+    return np.array(found[first:], np.intp)
 
 
 def _longest_run(read: Array, first: int) -> int:
@@ -60,31 +67,29 @@ def _longest_run(read: Array, first: int) -> int:
 class _Placed:
     """The points that have a place, in the tiles behind the first `base`; they are counted from `first`."""
 
-    def __init__(self, first: int, count: int, base: int, lanes: int) -> None:
+    def __init__(self, first: int, count: int, base: int, lanes: int, depth: int) -> None:
         self.first, self.base, self.lanes = first, base, lanes
         self.tile = np.zeros(first + count, np.int32)
         self.tile[:first] = np.arange(first) // lanes
         self.lane = np.zeros(first + count, np.int32)
         self.lane[:first] = np.arange(first) % lanes
-        self.tiles, self.used = 0, lanes  # of the last tile, that is
+        self.tiles = 0
+        # Graham (1966): nor does such an order ever take more.
+        self.room = np.full(depth + -(-count // lanes), lanes)
 
-    def put(self, ready: Array, read: Array) -> None:
-        open_tile, room = self.base + self.tiles - 1, self.lanes - self.used
-        if room and self.tiles:
-            left = np.ones(ready.size, bool)
-            chosen = np.flatnonzero(self.tile[read[ready]].max(axis=1) < open_tile)[:room]
-            left[chosen] = False
-            self._set(ready[chosen], open_tile, self.used + np.arange(chosen.size))
-            self.used += chosen.size
-            ready = ready[left]
-        if ready.size:
-            places = np.arange(ready.size)
-            self._set(ready, self.base + self.tiles + places // self.lanes, places % self.lanes)
-            self.tiles += -(-ready.size // self.lanes)
-            self.used = (ready.size - 1) % self.lanes + 1
-
-    def _set(self, points: Array, tile: Any, lane: Any) -> None:
-        self.tile[self.first + points], self.lane[self.first + points] = tile, lane
+    def put(self, points: Array, read: Array) -> None:
+        """Points that do not wait for one another, each behind what it reads, where there is room first."""
+        behind = np.maximum(self.tile[read[points]].max(axis=1) + 1 - self.base, 0)
+        order = np.argsort(behind, kind="stable")
+        points, behind = points[order], behind[order]
+        free = np.cumsum(self.room) - self.room  # the number of free places in front of each tile
+        nth = np.arange(len(points))
+        place = np.maximum.accumulate(free[behind] - nth) + nth
+        tile = np.searchsorted(free, place, side="right") - 1
+        self.tile[self.first + points] = self.base + tile
+        self.lane[self.first + points] = self.lanes - self.room[tile] + place - free[tile]
+        self.room -= np.bincount(tile, minlength=len(self.room))
+        self.tiles = max(self.tiles, int(tile[-1]) + 1)
 
     def found(self) -> Tiles:
         shape = self.base + self.tiles, self.lanes
@@ -109,30 +114,33 @@ class RowTiles:
 
 
 def row_tiles(lengths: Array, size: int, lanes: int, backward: bool) -> RowTiles | None:
-    """The points of rows in the order in which they may be made: the first of all rows, or the last, then what reads
-    these, and so on. Rows go from the longest to the shortest, so those that go on are the first ones, and stay in
-    their order; as long as they fill a tile, levels follow one another without a gap.
+    """The points of rows in as few tiles as there can be: in the first tiles what reads none, and then each row laid
+    behind the one before, lane after lane, by McNaughton's wrap-around rule (1959, Scheduling with deadlines and loss
+    functions). What goes beyond the last tile of a lane is made before, in the first ones of the next; no row has more
+    points than there are tiles, so no two of its points share one.
 
     None where no point reads another.
     """
-    longest = np.argsort(-lengths, kind="stable")
-    counts = lengths[longest]
-    alive = np.searchsorted(-counts, -np.arange(int(counts.max(initial=0))), side="left")  # by level
-    if len(alive) < 2:
+    rows = np.argsort(-lengths, kind="stable")
+    counts = lengths[rows]
+    if counts.max(initial=0) < 2:
         return None
-    alone = int((lengths == size).sum()) if backward else int(alive[0])  # of the first level, those that read none
-    base = max(1, -(-alone // lanes))
-    starts = [base * lanes - alone]
-    here = starts[0] + int(alive[0])
-    for before, count in itertools.pairwise(alive.tolist()):
-        starts.append(here if before >= lanes else -(-here // lanes) * lanes)
-        here = starts[-1] + count
-    rank, depth = np.nonzero(np.arange(len(alive)) < counts[:, None])
-    places = np.array(starts)[depth] + rank
-    first = (depth == 0) & (rank < alone)
-    places[first] = rank[first]
-    row, time = longest[rank], np.asarray(counts[rank] - 1 - depth if backward else depth)
-    tiles = -(-here // lanes)
+    reads_none = (counts == size) if backward else (counts > 0)  # the first point that is made of a row
+    alone = int(reads_none.sum())
+    base, chains = max(1, -(-alone // lanes)), counts - reads_none
+    total = int(chains.sum())
+    more = max(int(chains.max()), -(-total // lanes))
+    starts = np.cumsum(chains) - chains
+    wrapped = np.maximum(starts % more + chains - more, 0)
+    rank, at = np.repeat(np.arange(len(rows)), chains), np.arange(total) - np.repeat(starts, chains)
+    is_wrapped = at < wrapped[rank]
+    tile = np.where(is_wrapped, at, starts[rank] % more + at - wrapped[rank])
+    behind = (base + tile) * lanes + starts[rank] // more + is_wrapped
+    places = np.concatenate([np.arange(alone), behind])
+    rank, depth = np.concatenate([np.flatnonzero(reads_none), rank]), np.concatenate([np.zeros(alone, int), at])
+    depth[alone:] += reads_none[rank[alone:]]
+    row, time = rows[rank], counts[rank] - 1 - depth if backward else depth
+    tiles = base + more
     position = np.zeros((len(lengths), size), np.int32)
     position[row, time] = places
     filled = np.full(tiles * lanes, -1)

@@ -37,6 +37,8 @@ def test_each_point_lies_behind_what_it_reads(data: st.DataObject, size: int, la
             assert steps[place] // lanes < place // lanes
     behind = slice(found.base * lanes, None)
     assert (times[behind] < lengths[rows[behind]]).all()
+    chains = lengths - ((lengths == size) if backward else (lengths > 0))
+    assert len(found.row) - found.base == max(chains.max(), -(-chains.sum() // lanes))  # no order takes fewer
 
 
 @pytest.mark.parametrize("backward", [False, True])
