@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -288,7 +288,7 @@ class CompiledEngine:
     def executables(self) -> int:
         """For how many values of static sizes executables were made so far."""
         own = len({(id(plan.tree), sizes, bits) for (plan, _, _, sizes), bits, _ in self._compiled})
-        return own + sum(each.engine.executables for each in (self.tiles, self.rows) if each is not None)
+        return own + sum(each.executables for each in (self.tiles, self.rows) if each is not None)
 
     @property
     def _moved(self) -> Graph | None:
@@ -359,7 +359,7 @@ class CompiledEngine:
     def of_last_run(self, sizes: Mapping[Symbol, int]) -> tuple[CompiledEngine, Mapping[Symbol, int]]:
         """What ran for these sizes, if they are those of the last run: it, or its program in tiles."""
         last = None if self.tiles is None else self.tiles.last
-        return (self, sizes) if last is None or last[0] != sizes else (self.tiles.engine, last[1])  # type: ignore[union-attr]
+        return (self, sizes) if last is None or last.sizes != sizes else (last.engine, last.there)
 
     def start(
         self,
@@ -427,7 +427,7 @@ class CompiledEngine:
     ) -> Evaluated:
         """As `run`, with checkpoints: no row is moved, and nothing is looked up that is not demanded."""
         points = self.points_read(arguments)
-        if self.tiles is not None and (found := self.tiles.of(arguments, points)) is not None:
+        if self.tiles is not None and (found := self.tiles.of(arguments, points, again=True)) is not None:
             return found[0].checkpointed(found[1], progress, look, run)
         return self.in_order()._driven(arguments, look, lambda _, made: run.items(made, progress), in_parts=True)
 
@@ -489,23 +489,57 @@ class CompiledEngine:
         return results
 
 
+class RunInTiles(NamedTuple):
+    """A run of these sizes, the program in tiles that it was one of, and what the sizes were there."""
+
+    sizes: Mapping[Symbol, int]
+    program: InTiles
+    engine: CompiledEngine
+    there: Mapping[Symbol, int]
+
+
 class TiledRuns:
     """Runs of a program with recurrences that only indices order: an inspector looks at these first."""
 
     def __init__(self, program: InTiles, scheduler_name: str) -> None:
-        self.program, self.engine = program, CompiledEngine(program.compiled(), scheduler_name)
-        self.last: tuple[Mapping[Symbol, int], Mapping[Symbol, int]] | None = None
-        """The sizes of the last run, if it was one in tiles, and what they were there."""
+        self._first, self._scheduler_name = program, scheduler_name
+        self._made: Once[tuple[int, ...], tuple[InTiles, CompiledEngine]] = Once()
+        self._lanes: Once[frozenset[tuple[Symbol, int]], tuple[int, ...]] = Once()
+        self.last: RunInTiles | None = None
+        """The last run, if it was one in tiles."""
 
-    def of(self, arguments: Arguments, points: Mapping[int, Any]) -> tuple[CompiledEngine, Arguments] | None:
-        """The engine that runs in tiles, and what it is given; None where points one by one take less time."""
+    @property
+    def program(self) -> InTiles:
+        return self._first if self.last is None else self.last.program
+
+    @property
+    def executables(self) -> int:
+        return sum(self._with_lanes(lanes)[1].executables for lanes in self._made)
+
+    def of(
+        self, arguments: Arguments, points: Mapping[int, Any], again: bool = False
+    ) -> tuple[CompiledEngine, Arguments] | None:
+        """The engine that runs in tiles, and what it is given; None where points one by one take less time.
+
+        What is seen of the first run of some sizes says how many points a tile has in all. `again`: nothing does, so
+        that another process goes on with a run.
+        """
         sizes, self.last = arguments.sizes, None
-        given = self.program.given(arguments, points)
+        best, lanes = partial(self._first.best_lanes, arguments, points), self._first.lanes
+        program, engine = self._with_lanes(lanes if again else self._lanes.get(frozenset(sizes.items()), best))
+        given = program.given(arguments, points)
         if given is None:
             return None
-        given = replace(given, sizes=self.engine.sizes(given.sizes))
-        self.last = sizes, given.sizes
-        return self.engine, given
+        given = replace(given, sizes=engine.sizes(given.sizes))
+        self.last = RunInTiles(sizes, program, engine, given.sizes)
+        return engine, given
+
+    def _with_lanes(self, lanes: tuple[int, ...]) -> tuple[InTiles, CompiledEngine]:
+        def made() -> tuple[InTiles, CompiledEngine]:
+            program = self._first if lanes == self._first.lanes else self._first.with_lanes(lanes)
+            return program, CompiledEngine(program.compiled(), self._scheduler_name)
+
+        return self._made.get(lanes, made)
 
 
 class RowRuns:
@@ -513,6 +547,10 @@ class RowRuns:
 
     def __init__(self, rows: Compaction, scheduler_name: str) -> None:
         self.program, self.engine = rows, CompiledEngine(rows.compiled(), scheduler_name)
+
+    @property
+    def executables(self) -> int:
+        return self.engine.executables
 
     def apart(self, sizes: Mapping[Symbol, int]) -> bool:
         """Whether that is worth it."""

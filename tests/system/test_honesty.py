@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tempo.conformance.target import typical
 from tests.system.saboteur.runs import SUITE, failed, ran, sabotaged, suite
 
 OPERATORS = "test_operators.py"
@@ -38,7 +39,7 @@ LEFT_OUT = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", LEFT_OUT)
+@pytest.mark.parametrize("family", typical(LEFT_OUT, [OPERATORS, "test_errors.py"], others=pytest.mark.sweep))
 def test_what_is_declared_is_left_out_and_nothing_else(family: str) -> None:
     """Without sort, halves and checks: the tests that need one of them, beside those that NumPy leaves out."""
     beside = skipped("honest", family) - skipped("numpy", family)

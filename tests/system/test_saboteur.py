@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from tempo.conformance.target import typical
 from tests.system.saboteur.runs import SUITE, failed, ran, sabotaged, suite
 
 # the family, the fault (a backend's, or a scheduler's), a test there that must notice it
@@ -51,7 +52,10 @@ def test_a_planted_fault_fails_in_its_family(family: str, fault: str, test: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["short-loops", "shifted-bits", "unchecked-indices", "own-errors"])
+@pytest.mark.parametrize(
+    "fault",
+    typical(["short-loops", "shifted-bits", "unchecked-indices", "own-errors"], ["short-loops"], pytest.mark.sweep),
+)
 def test_a_fault_leaves_other_families_alone(fault: str) -> None:
     done = sabotaged("test_definitions.py", f"--tempo-backend={fault}")
     assert done.returncode == 0, done.stdout + done.stderr

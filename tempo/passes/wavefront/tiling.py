@@ -39,7 +39,8 @@ LANES = 16
 @dataclass(frozen=True)
 class Tiled:
     """A graph with a recurrence in tiles. The sizes of the dims `counts` are the numbers of tiles without indirect
-    reads, and with; `lane` is the dim of the points of a tile. What an inspector gives are inputs."""
+    reads, and with; `lane` is the dim of the points of a tile. What an inspector gives are inputs. `ahead`: the nodes
+    of the recurrence that are computed for all tiles at once."""
 
     graph: Graph
     counts: tuple[Symbol, Symbol]
@@ -47,6 +48,7 @@ class Tiled:
     order: Port
     position: Port
     reads: tuple[Port, ...]
+    ahead: frozenset[int]
     row: Port | None = None
 
 
@@ -152,7 +154,8 @@ class _Tiling:
         order, position, *others = ports
         row = Port("input", f"{name} row") if self.wave.rows else None
         made = replace(graph, nodes=kept, outputs=outputs)
-        return Tiled(made, (self.base.symbol, self.more.symbol), self.lane, order, position, tuple(others), row)
+        counts = self.base.symbol, self.more.symbol
+        return Tiled(made, counts, self.lane, order, position, tuple(others), self.ahead, row)
 
     # -- what an inspector gives -------------------------------------------------------------------------------------
 

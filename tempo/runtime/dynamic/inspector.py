@@ -25,6 +25,36 @@ class Tiles:
     base: int
 
 
+@dataclass(frozen=True)
+class Parallelism:
+    """Of points: how many read none, how many others there are, the *work*, and how many of these lie at most one after
+    another of which each reads the one before, the *span*."""
+
+    alone: int
+    work: int
+    span: int
+
+    def tiles(self, lanes: int) -> int:
+        """The fewest that they may be in; of trees and rows as many as they are."""
+        return -(-self.alone // lanes) + max(self.span, -(-self.work // lanes))
+
+
+def parallelism(read: Array, first: int) -> Parallelism:
+    """Of what `tiles` is given."""
+    return Parallelism(first, len(read), int(_waiting(read, first).max(initial=0)))
+
+
+def row_parallelism(lengths: Array, size: int, backward: bool) -> Parallelism:
+    """Of what `row_tiles` is given."""
+    chains = lengths - _alone(lengths, size, backward)
+    return Parallelism(int(lengths.sum() - chains.sum()), int(chains.sum()), int(chains.max(initial=0)))
+
+
+def _alone(lengths: Array, size: int, backward: bool) -> Array:
+    """By row, whether the first point of it that is made reads none."""
+    return (lengths == size) & (lengths > 0) if backward else lengths > 0
+
+
 def tiles(read: Array, first: int, lanes: int, most: float) -> Tiles | None:
     """The points from 0 on, of which those from `first` on read the points of their row in `read`, all before them.
 
@@ -125,11 +155,10 @@ def row_tiles(lengths: Array, size: int, lanes: int, backward: bool) -> RowTiles
     counts = lengths[rows]
     if counts.max(initial=0) < 2:
         return None
-    reads_none = (counts == size) if backward else (counts > 0)  # the first point that is made of a row
-    alone = int(reads_none.sum())
-    base, chains = max(1, -(-alone // lanes)), counts - reads_none
+    reads_none = _alone(counts, size, backward)
+    alone, chains = int(reads_none.sum()), counts - reads_none
     total = int(chains.sum())
-    more = max(int(chains.max()), -(-total // lanes))
+    base, more = max(1, -(-alone // lanes)), max(int(chains.max()), -(-total // lanes))
     starts = np.cumsum(chains) - chains
     wrapped = np.maximum(starts % more + chains - more, 0)
     rank, at = np.repeat(np.arange(len(rows)), chains), np.arange(total) - np.repeat(starts, chains)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from tempo.autodiff import expand_gradients
 from tempo.compiler.buckets import Bucket, Buckets
 from tempo.compiler.driver import Compiler
 from tempo.compiler.once import Once
-from tempo.costs import LikelySizes, work_at_points
+from tempo.costs import LikelySizes, PointWork, work_at_points
 from tempo.errors import UnsupportedError
 from tempo.passes.manager import forced
 from tempo.passes.rows import rows_masked
@@ -23,7 +24,7 @@ from tempo.passes.wavefront.components import Wavefront, wavefronts
 from tempo.passes.wavefront.rows import row_wavefronts
 from tempo.passes.wavefront.tiling import LANES, Tiled, tiled
 from tempo.runtime.arguments.call import Arguments
-from tempo.runtime.dynamic.inspector import Tiles, row_tiles, tiles
+from tempo.runtime.dynamic.inspector import Parallelism, Tiles, parallelism, row_parallelism, row_tiles, tiles
 from tempo.sdg.graph import Graph, Port
 from tempo.symbolic import Symbol
 
@@ -36,6 +37,9 @@ Points = Mapping[int, Array]
 _COUNTS = (1, 2, 4, *(size << n for n in range(2, 40) for size in (2, 3)))
 """The buckets of numbers of tiles: powers of two, and from 8 on one between any two. Of a program whose sizes are in
 buckets they are powers of two: those of the numbers of points have as much to spare."""
+_LANES = tuple(quarters << power for power in range(8) for quarters in (4, 5, 6, 7))
+"""Points of a tile from which the cost model chooses. There are `LANES` of them where sizes are in buckets, since there
+is code for each."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,24 @@ class InTiles:
     declared: Graph
     graph: Graph
     parts: tuple[InTilesAlong, ...]
+
+    @property
+    def lanes(self) -> tuple[int, ...]:
+        """The points of a tile, by part."""
+        return tuple(part.lanes for part in self.parts)
+
+    def with_lanes(self, lanes: Sequence[int]) -> InTiles:
+        """The same with tiles of so many points."""
+        given = {part.symbol: each for part, each in zip(self.parts, lanes, strict=True)}
+        made, _ = in_tiles(self.compiler, self.declared, given)
+        assert made is not None, "whether it may be does not depend on their number"
+        return made
+
+    def best_lanes(self, arguments: Arguments, points: Points) -> tuple[int, ...]:
+        """By part, for a run like this one."""
+        if self.compiler.buckets.of:
+            return self.lanes
+        return tuple(part.best_lanes(points, arguments) for part in self.parts)
 
     def compiled(self) -> Compiler:
         """Of the program in tiles."""
@@ -96,6 +118,27 @@ class InTilesAlong:
         """The sizes that are the numbers of tiles without indirect reads, and with."""
         return [dim.of_kind("size") for dim in self.tiled.counts]
 
+    @property
+    def lanes(self) -> int:
+        return self.tiled.lane.size.as_int()
+
+    def best_lanes(self, points: Points, arguments: Arguments) -> int:
+        """With as few as there may be a tile costs less; with as many as lie beside one another there are fewest."""
+        if isinstance(forced(self.compiler.options.mapping, self.symbol.name), int):
+            return self.lanes
+        found, work = self._parallelism(points, arguments), self._work(arguments.sizes)
+        seconds = {lanes: work.cost(lanes, self.compiler.backend.costs).seconds for lanes in _LANES}
+        return self.lanes if found is None else min(_LANES, key=lambda lanes: found.tiles(lanes) * seconds[lanes])
+
+    def _parallelism(self, points: Points, arguments: Arguments) -> Parallelism | None:
+        """None where nothing is read."""
+        sizes = arguments.sizes
+        if self.tiled.row is not None:
+            size = int(self.wave.dim.size.evaluate(sizes))
+            return row_parallelism(arguments.lengths[self.symbol.name], size, self.wave.backward)
+        read = self.read(points, sizes)
+        return None if any(each.size == 0 for each in read) else parallelism(*self._in_order(read, sizes))
+
     def told(self, sizes: Sizes) -> str:
         if not sizes.keys() >= set(self.counted):
             says = "lengths" if self.wave.rows else "indices"
@@ -119,7 +162,7 @@ class InTilesAlong:
 
     def of_rows(self, lengths: Array, sizes: Sizes) -> tuple[dict[Port, Array], tuple[int, int]] | None:
         """The same of points of rows."""
-        size, lanes = int(self.wave.dim.size.evaluate(sizes)), self.tiled.lane.size.as_int()
+        size, lanes = int(self.wave.dim.size.evaluate(sizes)), self.lanes
         found = row_tiles(lengths, size, lanes, self.wave.backward)
         if found is None:
             return None
@@ -148,22 +191,30 @@ class InTilesAlong:
         """The tiles; None where points one by one take less time."""
         if any(each.size == 0 for each in read):
             return None
-        all_read = np.concatenate([each.reshape(len(each), -1) for each in read], axis=1)
-        size, lanes = int(self.wave.dim.size.evaluate(sizes)), self.tiled.lane.size.as_int()
-        first, most = size - len(all_read), np.inf
+        (all_read, first), lanes, most = self._in_order(read, sizes), self.lanes, np.inf
         if forced(self.compiler.options.mapping, self.symbol.name) is None:
             ratio = self._ratios.get(frozenset(sizes.items()), lambda: self._ratio(lanes, sizes))
             most = -(-first // lanes) + len(all_read) / ratio
-        if not self.wave.backward:
-            return tiles(all_read, first, lanes, most)
-        turned = tiles(size - 1 - all_read[::-1], first, lanes, most)
-        return None if turned is None else Tiles(size - 1 - turned.order, turned.position[::-1], turned.base)
+        found = tiles(all_read, first, lanes, most)
+        if found is None or not self.wave.backward:
+            return found
+        return Tiles(first + len(all_read) - 1 - found.order, found.position[::-1], found.base)
+
+    def _in_order(self, read: Sequence[Array], sizes: Sizes) -> tuple[Array, int]:
+        """What each point takes in all, and how many take none and are in front, where points are made upwards."""
+        all_read = np.concatenate([each.reshape(len(each), -1) for each in read], axis=1)
+        size = int(self.wave.dim.size.evaluate(sizes))
+        return size - 1 - all_read[::-1] if self.wave.backward else all_read, size - len(all_read)
 
     def _ratio(self, lanes: int, sizes: Sizes, together: int = 1) -> float:
         """How many times as long a tile takes as a point, or so many of them."""
-        work = work_at_points(self.declared, self.wave.nodes, self.symbol, LikelySizes(sizes))
-        alone, at_once = (work.cost(each, self.compiler.backend.costs).seconds for each in (together, lanes))
-        return at_once / alone
+        work, rates = self._work(sizes), self.compiler.backend.costs
+        return work.cost(lanes, rates).seconds / work.cost(together, rates).seconds
+
+    def _work(self, sizes: Sizes) -> PointWork:
+        """Of a point, but for what is computed of all points before."""
+        own = [id for id in sorted(self.wave.nodes) if id not in self.tiled.ahead]
+        return work_at_points(self.declared, own, self.symbol, LikelySizes(sizes))
 
     def arrays(self, read: Sequence[Array], order: Tiles, sizes: Sizes) -> dict[Port, Array]:
         """What the graph in tiles is given beside what is given anyway."""
@@ -174,23 +225,26 @@ class InTilesAlong:
         return {**own, **dict(zip(self.tiled.reads, places, strict=True))}
 
 
-def in_tiles(compiler: Compiler, declared: Graph) -> tuple[InTiles | None, list[str]]:
-    """The program with those of its recurrences in tiles that may be, and what became of the others."""
+def in_tiles(
+    compiler: Compiler, declared: Graph, lanes: Mapping[Symbol, int] = MappingProxyType({})
+) -> tuple[InTiles | None, list[str]]:
+    """The program with those of its recurrences in tiles that may be, and what became of the others. `lanes`: by dim,
+    the points of a tile, where that is not left open or forced."""
     notes = list[str]()
     if not _may_be(compiler):
         return None, notes
     (graph, unbounded), parts = bounded(declared), list[InTilesAlong]()
     expanded = compiler.graph if graph is declared else expand_gradients(graph)
-    declared = graph
-    found = (*wavefronts(declared, expanded), *row_wavefronts(declared, expanded))
+    finite = graph
+    found = (*wavefronts(finite, expanded), *row_wavefronts(finite, expanded))
     for symbol, wave in found:
         way = forced(compiler.options.mapping, symbol.name)
         why = wave if isinstance(wave, str) else "mapping= says so"
         if not isinstance(wave, str) and way != "sequential":
             try:
-                made = tiled(graph, wave, way if isinstance(way, int) else LANES, unbounded)
+                made = tiled(graph, wave, way if isinstance(way, int) else lanes.get(symbol, LANES), unbounded)
                 graph = made.graph
-                parts.append(InTilesAlong(compiler, declared, wave, made))
+                parts.append(InTilesAlong(compiler, finite, wave, made))
                 continue
             except UnsupportedError as error:
                 why = error.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempo.runtime.dynamic.inspector import Tiles, tiles
+import tempo as tp
+from tempo.runtime.dynamic.inspector import Tiles, parallelism, row_parallelism, row_tiles, tiles
 
 Array = np.ndarray[Any, Any]
 
@@ -92,3 +94,60 @@ def test_nothing_that_reads() -> None:
     found = tiles(np.zeros((0, 2), int), 5, 2, np.inf)
     assert found is not None
     assert found.order.tolist() == [[0, 1], [2, 3], [4, 4]]
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 7])
+def test_the_number_of_tiles_is_known_before(lanes: int) -> None:
+    read = np.array([[0, 1], [2, 3], [4, 5], [6, 4], [7, 8]])
+    found = tiles(read, 5, lanes, np.inf)
+    assert found is not None
+    assert len(found.order) == parallelism(read, 5).tiles(lanes)
+    for backward in (False, True):
+        lengths = np.array([3, 0, 5, 1, 5])
+        rows = row_tiles(lengths, 5, lanes, backward)
+        assert rows is not None
+        assert len(rows.row) == row_parallelism(lengths, 5, backward).tiles(lanes)
+
+
+def sums(**options: Any) -> tp.Executable:
+    """Each point has the sum of what it reads, and of its own."""
+    with tp.Program() as program:
+        n = tp.dim("n")
+        x, at = tp.input("x", (256,), (n,)), tp.input("at", (), (n,), "int32")
+        h, w = tp.recurrent("h", (256,), (n,)), tp.input("w", (256, 256))
+        h[n] = tp.cases((n < 64, x), w @ h.gather(n, at, within=slice(0, n)) + x)
+        tp.output("h", h)
+    return tp.compile(program, options=tp.Options(**options))
+
+
+def arrays(reads: Array) -> dict[str, Array]:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(len(reads), 256)).astype(np.float32)
+    return {"x": x, "at": reads.astype(np.int32), "w": rng.normal(0, 0.05, (256, 256)).astype(np.float32)}
+
+
+def lanes_of(run: tp.Executable) -> int:
+    said = re.search(r"n: in tiles: \d+ and \d+ of (\d+) for", run.explain())
+    assert said is not None
+    return int(said[1])
+
+
+def test_tiles_are_as_wide_as_points_lie_beside_one_another() -> None:
+    wide, narrow = np.arange(1024) % 64, np.maximum(np.arange(1024) - 20, 0)
+    run, other = sums(), sums()
+    found = run(**arrays(wide))["h"]
+    assert lanes_of(run) >= 64
+    other(**arrays(narrow))
+    assert lanes_of(other) <= 20
+    np.testing.assert_allclose(other(**arrays(wide))["h"], found, rtol=1e-4, atol=1e-5)
+    assert lanes_of(other) <= 20  # the first run of some sizes says
+    other(**arrays(wide[:1000]))
+    assert lanes_of(other) == lanes_of(run)
+
+
+def test_tiles_of_buckets_and_those_that_are_forced_have_one_width() -> None:
+    wide = arrays(np.arange(1024) % 64)
+    for options, lanes in (({"buckets": {"n": "pow2"}}, 16), ({"mapping": {"n": 8}}, 8)):
+        run = sums(**options)
+        run(**wide)
+        assert lanes_of(run) == lanes
