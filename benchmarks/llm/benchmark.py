@@ -7,6 +7,8 @@ project's. Peers: `transformers` with its dynamic and its static cache, a loop b
 made (as gpt-fast), and llama.cpp where its Python package is installed. In float32 all must make the same tokens, in
 other dtypes the likelihoods of a text must be close.
 
+With `--int8` Tempo also runs with its matrices in 8 bits, whose perplexity on a text of random tokens is told.
+
 Memory and cold starts are of processes that do nothing else: the process's own memory beyond its imports, at its peak,
 and what comes before the first token, the first time and with the executables that the first process has left.
 Prompts are of `--prompts`, with all `--rows`, and one row of the first half of each of `--lengths`.
@@ -41,6 +43,7 @@ TOLERANCES = {"float32": 1e-3, "bfloat16": 0.2}
 """Of the logarithms of likelihoods, which are about -10 with a spread of 0.6."""
 FLOORS = 1.2
 """The goal for one row after a short prompt."""
+INT8 = "tempo, int8"
 STREAMED = 1.1
 """The goal for a text piece by piece, relative to the text at once."""
 OF_MEMORY = 1.15
@@ -88,6 +91,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", type=int, nargs="+", help=f"default {PROMPTS}, quick {PROMPTS[:1]}")
     parser.add_argument("--lengths", type=int, nargs="*", help=f"default {LENGTHS}, quick none")
     parser.add_argument("--tokens", type=int, help=f"new ones, no more than a prompt has; default {TOKENS}, quick 16")
+    parser.add_argument("--int8", action="store_true", help="also with matrices in 8 bits")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the models there for other runs")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--peers", nargs="*", choices=PEERS, help="default: those installed, quick transformers'")
@@ -140,9 +144,17 @@ def _speed(session: Session, model: Model) -> None:
     text = Case(1, 32, 1).tokens()[0]
     for name, other in others.items():
         close(0, TOLERANCES[model.dtype])({name: mine.logprobs(text)}, {name: other.logprobs(text)})
+    if session.options.int8:
+        others[INT8] = ours(model.folder, session.backend, session.device, quantize="int8")
+        lost = float(np.mean(mine.logprobs(text) - others[INT8].logprobs(text)))
+        session.add(f"{model}", "perplexity in int8 / as stored", "x", np.exp(lost))
     for case in _cases(session):
-        taking = {name: other for name, other in others.items() if (PEERS[name].rows or case.rows) >= case.rows}
+        taking = {name: other for name, other in others.items() if name == INT8 or _takes(name, case)}
         _compare(session, model, case, mine, taking)
+
+
+def _takes(name: str, case: Case) -> bool:
+    return (PEERS[name].rows or case.rows) >= case.rows
 
 
 @dataclass(frozen=True)
@@ -181,7 +193,7 @@ def _warmed(model: Model, case: Case, runs: Mapping[str, Continuing]) -> None:
     """All that is compiled is made, and in float32 the tokens are the same."""
     made = {name: run.generate(case.tokens(), case.count) for name, run in runs.items()}
     if model.dtype == "float32":
-        for name, tokens in made.items():
+        for name, tokens in ((name, tokens) for name, tokens in made.items() if name != INT8):
             np.testing.assert_array_equal(tokens, made[OURS], name)
     for run in runs.values():
         run.generate(case.tokens(), 1)
@@ -220,7 +232,7 @@ def _processes(session: Session, model: Model) -> None:
             Settings, backend=session.backend, device=session.device, folder=str(model.folder), rows=case.tokens(),
             count=case.count,
         )  # fmt: skip
-        names = [name for name in _peers(session) if (PEERS[name].rows or case.rows) >= case.rows]
+        names = [name for name in _peers(session) if _takes(name, case)]
         first: list[Seen] = []
         again: list[Seen] = []
         others: dict[str, list[Seen]] = {name: [] for name in names}

@@ -45,10 +45,10 @@ class Ours:
         return np.array(self.model.score(list(row))[0].logprobs)
 
 
-def ours(folder: Path, backend: str, device: str) -> Ours:
+def ours(folder: Path, backend: str, device: str, quantize: str | None = None) -> Ours:
     import tempo as tp
 
-    return Ours(tp.llm.load(folder, backend=backend, device=device))
+    return Ours(tp.llm.load(folder, backend=backend, device=device, quantize=quantize))
 
 
 @dataclass
