@@ -113,13 +113,19 @@ class JaxBackend:
     # -- segments --------------------------------------------------------------------------------------------------
 
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
-        identity = None
-        if self._mesh is None and self._made_for is None and jax.process_count() == 1:
-            identity = Identity(request, self.device, f"{self.costs}")
-        calls = Calls(self._scopes(request), self._meter, self._may_not_fit(request), self._made_for, identity)
+        waits, identity = self._may_not_fit(request), self._identity(request)
+        calls = Calls(self._scopes(request), self._meter, waits, self._made_for, identity)
         made = JittedSegment(request, self.operator, self.costs, calls, self._mesh)
         in_chunks = None if request.segment.loop is None else InChunks(made.part, made.opened, made.closed)
         return CompiledSegment(made, "", in_chunks, made.by_point, made.trial, compiles=True)
+
+    def _identity(self, request: SegmentRequest) -> Identity | None:
+        """None where more counts than a segment (a mesh, operators of a subclass), and where no executable was ever
+        read and run in a test, as on devices."""
+        alone = self._mesh is None and self._made_for is None and jax.process_count() == 1
+        if not alone or type(self) is not JaxBackend or self.device.platform != "cpu":
+            return None
+        return Identity(request, self.device, f"{self.costs}")
 
     def _may_not_fit(self, request: SegmentRequest) -> bool:
         """Whether the segment's values may be more than there is memory for: XLA fuses most of them, if not all."""

@@ -136,3 +136,13 @@ def test_tracers_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     found = []
     jax.make_jaxpr(lambda x: found.append(files(program(), monkeypatch, x)) or x)(1.0)
     assert set(found[0]) == {None}
+
+
+def test_a_backend_with_operators_of_its_own_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    class Other(JaxBackend):
+        pass
+
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    for backend in (JaxBackend(), Other()):
+        tp.compile(program(), backend)()
+        assert len(list(tmp_path.rglob("*.executable"))) == 1
