@@ -7,7 +7,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from tempo_jax import cache
 from tempo_jax.checks import ErrorWord
 from tempo_jax.mesh import DeviceMesh
 from tempo_jax.pieces import Pieces, as_pieces
-from tempo_jax.recall import Identity, keep, recalled
+from tempo_jax.recall import Identity, is_watched, keep, may_be_kept, recalled
 from tempo_jax.scopes import Scopes
 from tempo_jax.segments import Operator, SegmentTracer, known_bounds
 
@@ -159,20 +159,28 @@ class JittedFunction:
         if found is not None:
             self._run = found
             return self._waited(arguments)
-        results = self._waited(arguments)
-        keep(file, self.function.lower(*self._described).compile())  # which is at hand
+        lowered = self.function.lower(*self._described)  # as the call will
+        keeps = may_be_kept(lowered)
+        with nullcontext() if keeps else cache.kept():
+            results = self._waited(arguments)
+        if keeps:
+            keep(file, lowered.compile())  # which is at hand
         return results
 
     def _results(self, arguments: tuple[Any, ...]) -> Any:
-        """An executable is for arrays of one shape each, and for none of JAX's tracers; `jax.jit` is for all."""
-        try:
-            return self._run(*arguments)
-        except TypeError:
-            if not self._is_recalled:
-                raise
+        """An executable is for arrays of one shape each, and for none of JAX's tracers; `jax.jit` is for all, and runs
+        a function as JAX's settings say that somebody watches."""
+        run = self._run  # once: another thread may go on to the other
+        if run is self.function:
+            return run(*arguments)
+        if not is_watched():
+            try:
+                return run(*arguments)
+            except TypeError:
+                pass
         self._run = self.function
         with cache.kept():
-            return self._run(*arguments)
+            return self.function(*arguments)
 
     def _checked(self, results: Any) -> Any:
         """Raises `IndexOutOfRangeError` for what an error word says."""
@@ -438,11 +446,10 @@ def _trim_heap() -> None:
 
 def _description(argument: Any) -> Any:
     """Without its elements."""
-    return (
-        jax.ShapeDtypeStruct(argument.shape, argument.dtype)
-        if isinstance(argument, np.ndarray | jax.Array)
-        else argument
-    )
+    if not isinstance(argument, np.ndarray | jax.Array):
+        return argument
+    is_weak = getattr(argument, "weak_type", False)
+    return jax.ShapeDtypeStruct(argument.shape, argument.dtype, weak_type=is_weak)
 
 
 def _named(function: Any, name: str) -> Any:

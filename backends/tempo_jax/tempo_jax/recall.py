@@ -60,7 +60,7 @@ class Identity:
         if folder is None or self._text is None:
             return None
         leaves, structure = jax.tree.flatten(arguments)
-        if any(isinstance(each, jax.core.Tracer) for each in leaves):
+        if is_watched() or any(isinstance(each, jax.core.Tracer) for each in leaves):
             return None  # what is traced becomes part of the caller's
         settings = sorted((name, str(value)) for name, value in _settings().items())
         found = [_FORMAT, self._text, function, str(structure), *map(_kind, leaves), str(settings)]
@@ -77,6 +77,17 @@ def _settings() -> Mapping[str, Any]:
     """Those that executables may depend on, as they are in this thread."""
     values: Mapping[str, Any] = jax.config.values
     return {name: value for name, value in values.items() if not name.startswith(_OF_CACHES)}
+
+
+def is_watched() -> bool:
+    """Whether JAX is to look at each operator, of which an executable has none."""
+    config = jax.config
+    return bool(config.jax_disable_jit or config.jax_debug_nans or config.jax_debug_infs)
+
+
+def may_be_kept(lowered: jax.stages.Lowered) -> bool:
+    """Not what calls functions of libraries (LAPACK): lowering is what looks up where these are, in each process."""
+    return "custom_call" not in lowered.as_text()
 
 
 def recalled(path: Path, device: jax.Device) -> Callable[..., Any] | None:

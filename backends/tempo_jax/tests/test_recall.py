@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +77,92 @@ def test_arrays_of_other_shapes_and_tracers_go_through_jit(made: Callable[[], tu
     function(jnp.arange(3.0))
     np.testing.assert_array_equal(jax.vmap(function)(jnp.ones((2, 3)))[0], np.full((2, 3), 3))
     assert jax.grad(lambda x: function(x)[0].sum())(jnp.ones(3)).tolist() == [2, 2, 2]
+
+
+def test_nobody_is_kept_from_going_on_with_jit(made: Callable[[], tuple[Traced, JittedFunction]]):
+    """Another thread has gone on to it while this one's executable refuses its arguments."""
+    made()[1](jnp.arange(3.0))
+    _, function = made()
+    function(jnp.arange(3.0))
+    executable = function._run
+
+    def meanwhile(*arguments: Any) -> Any:
+        function._run = function.function
+        return executable(*arguments)
+
+    function._run = meanwhile
+    np.testing.assert_array_equal(function(jnp.arange(2.0))[0], [1, 3])
+
+
+def test_a_weak_type_is_kept_as_one(made: Callable[[], tuple[Traced, JittedFunction]]):
+    _, function = made()
+    function(jnp.add(1.0, 2.0))
+    assert function._described[0].weak_type
+
+
+PROGRAMS = {
+    "a library": (
+        "x[t + 1] = tp.linalg.cholesky(x + e) + tp.linalg.solve(e, x)",
+        "print(np.asarray(run(e=e)['x'])[-1])",
+    ),
+    "an index": (
+        "x[t + 1] = x + tp.take(e, (x.spatial[0, 0] * 2).astype('int32'), axis=0)",
+        """
+for given in (e, e):
+    try:
+        run(e=given)
+    except tp.TempoError as error:
+        print(str(error).splitlines()[0])
+""",
+    ),
+    "numbers that are none": (
+        "x[t + 1] = tp.log(x) + e * 0",
+        """
+jax.config.update("jax_debug_nans", True)
+try:
+    run(e=-e)
+except FloatingPointError as error:
+    print(error)
+""",
+    ),
+    "step by step": (
+        "x[t + 1] = tp.tanh(x) + e",
+        """
+print(np.asarray(run(e=e)['x'])[-1].round(4))
+with jax.disable_jit():
+    print(np.asarray(run(e=e)['x'])[-1].round(4))
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_second_process_does_as_the_first(name: str, tmp_path: Path):
+    step, calls = PROGRAMS[name]
+    (tmp_path / "run.py").write_text(
+        f"""
+import jax, numpy as np, tempo as tp
+with tp.Program() as program:
+    t = tp.dim("t", 4)
+    x, e = tp.recurrent("x", (3, 3), (t,)), tp.input("e", (3, 3))
+    x[0] = e
+    {step}
+    tp.output("x", x)
+e = (np.eye(3) * 2 + 0.1).astype(np.float32)
+run = tp.compile(program, "jax", options=tp.Options(checks=True))
+{calls}
+"""
+    )
+    environment = {**os.environ, CACHE_VARIABLE: str(tmp_path)}
+    told = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, str(tmp_path / "run.py")], capture_output=True, text=True, check=False, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        told.append(done.stdout)
+    assert told[0] == told[1]
+    assert told[0]
 
 
 def program(factor: float = 0.5, steps: int = 5) -> tp.Program:
