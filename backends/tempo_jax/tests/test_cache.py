@@ -69,7 +69,7 @@ def test_executables_are_of_a_number_of_processors(tmp_path: Path):
     [
         'import jax\njax.config.update("jax_default_matmul_precision", "bfloat16")\n',
         'import jax\njax.config.update("jax_enable_x64", True)\n',
-        'import jax\njax.config.update("jax_disable_most_optimizations", True)\n',
+        'import jax\nname = "jax_disable_most_optimizations"\njax.config.update(name, not jax.config.values[name])\n',
     ],
 )
 def test_executables_are_of_settings_of_jax(tmp_path: Path, before: str):
