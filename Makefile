@@ -81,7 +81,6 @@ test-all: test
 	for backend in numpy torch; do $(SUITE).test_edges --tempo-backend=$$backend --tempo-passes=all || exit 1; done
 	$(SUITE)$(IN_LOOPS) --tempo-backend=numpy --tempo-passes=none $(FEW)
 	$(SUITE)$(RANDOM) --tempo-backend=jax --tempo-passes=all --tempo-brief
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-passes=all -m slow -k "not random_programs" --tempo-brief
 	$(SUITE) --tempo-backend=torch --tempo-device=cuda --tempo-fake $(BRIEF)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-device=cuda --tempo-lower-only $(BRIEF) -k "not ($(OF_ROWS))"
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE)$(ON_MESH) --tempo-backend=jax --tempo-mesh=2 $(QUICK)
