@@ -17,7 +17,12 @@ SLACK = 768 * 1024
 
 
 @pytest.mark.parametrize(
-    ("backend", "name"), [*PAIRS[:3], *(pytest.param(*each, marks=pytest.mark.slow) for each in PAIRS[3:])]
+    ("backend", "name"),
+    [
+        *PAIRS[:3],
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in PAIRS[3::2]),
+        *(pytest.param(*each, marks=pytest.mark.sweep) for each in PAIRS[4::2]),
+    ],
 )
 def test_a_plan_is_what_is_measured(backend: str, name: str) -> None:
     if backend != "numpy":

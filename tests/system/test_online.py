@@ -192,10 +192,15 @@ ACTED = 1_000, 2_000
 """Steps of runs whose bytes are measured."""
 MEASURED = [(backend, name) for backend in ("numpy", "jax") for name in ("TD(0)", "n-step", "normalised")]
 MEASURED += [("torch", "normalised")]  # whose profiler takes a minute
+BRIEFLY = [("numpy", "n-step"), ("jax", "normalised"), ("torch", "normalised")]
+"""In `make test-all`."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("backend", "name"), MEASURED)
+@pytest.mark.parametrize(
+    ("backend", "name"),
+    [pytest.param(*each, marks=() if each in BRIEFLY else pytest.mark.sweep) for each in MEASURED],
+)
 def test_measured_bytes_do_not_grow_with_the_steps_acted(backend: str, name: str) -> None:
     if backend != "numpy":
         pytest.importorskip(f"tempo_{backend}")
