@@ -40,6 +40,8 @@ buckets they are powers of two: those of the numbers of points have as much to s
 _LANES = tuple(quarters << power for power in range(8) for quarters in (4, 5, 6, 7))
 """Points of a tile from which the cost model chooses. There are `LANES` of them where sizes are in buckets, since there
 is code for each."""
+_ALIKE = 1.06
+"""What fewer tiles may cost more: a product of few rows takes longer than its operations say."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,12 @@ class InTilesAlong:
         if isinstance(forced(self.compiler.options.mapping, self.symbol.name), int):
             return self.lanes
         found, work = self._parallelism(points, arguments), self._work(arguments.sizes)
-        seconds = {lanes: work.cost(lanes, self.compiler.backend.costs).seconds for lanes in _LANES}
-        return self.lanes if found is None else min(_LANES, key=lambda lanes: found.tiles(lanes) * seconds[lanes])
+        if found is None:
+            return self.lanes
+        rates = self.compiler.backend.costs
+        seconds = {lanes: found.tiles(lanes) * work.cost(lanes, rates).seconds for lanes in _LANES}
+        least = min(seconds.values())
+        return max(lanes for lanes in _LANES if seconds[lanes] <= _ALIKE * least)
 
     def _parallelism(self, points: Points, arguments: Arguments) -> Parallelism | None:
         """None where nothing is read."""
