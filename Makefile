@@ -23,7 +23,7 @@ BRIEF = $(QUICK) --tempo-brief
 RANDOM = .test_edges tempo.conformance.test_random_programs
 
 # Of the suite, what runs without passes and under the polyhedral scheduler in `make test-all`; all of it does in `tox`, on
-# each backend, as PyTorch runs what is slow.
+# each backend, as JAX and PyTorch run what is slow.
 IN_LOOPS = .test_definitions $(addprefix tempo.conformance.,test_gradients test_indirect test_stopping test_storage test_streams test_wavefront)
 
 # Of the suite, what is not lowered for a GPU in `make test-all`: what is in these rows is in other tests, too.

@@ -51,17 +51,14 @@ class Meter:
             self.measures = False
         return self._peak
 
-    def look(self, function: Any, arguments: tuple[Any, ...]) -> None:
-        """Before a call of a `jax.jit` function: its arguments are alive, and what it donates makes room."""
-        self._peak = max(self._peak, _live() - self._before + sum(needs(function, arguments)))
+    def look(self, executable: Any) -> None:
+        """Before a call of it: its arguments are alive, and what it donates makes room."""
+        self._peak = max(self._peak, _live() - self._before + sum(needs(executable)))
 
 
-def needs(function: Any, arguments: tuple[Any, ...]) -> tuple[int, int]:
-    """The bytes that a call of a `jax.jit` function needs for itself, and those of new arrays that it returns, by XLA.
-
-    It is compiled for that if need be, for arguments that may be descriptions; a call like it is then compiled, too.
-    """
-    found = function.lower(*arguments).compile().memory_analysis()
+def needs(executable: Any) -> tuple[int, int]:
+    """The bytes that a call of it needs for itself, and those of new arrays that it returns, by XLA."""
+    found = executable.memory_analysis()
     return found.temp_size_in_bytes, found.output_size_in_bytes - found.alias_size_in_bytes
 
 
@@ -109,7 +106,7 @@ class JittedFunction:
         calls = self._calls
         if calls.meter.measures:
             with calls.entered():
-                calls.meter.look(self.function, arguments)
+                calls.meter.look(self._executable(arguments))
         if self._called and not calls.scopes and not calls.waits:
             return self._checked(self._results(arguments))
         with calls.entered(*(() if self._called else (self._compiling,))):
@@ -125,7 +122,7 @@ class JittedFunction:
 
     def needs(self, arguments: tuple[Any, ...]) -> tuple[int, int]:
         """Of a call like the first one, or of one with these arguments."""
-        return needs(self.function, self._described or arguments)
+        return needs(self._executable(self._described or arguments))
 
     @property
     def module(self) -> str:
@@ -135,12 +132,13 @@ class JittedFunction:
     def text(self) -> str:
         """The instructions that XLA has made of it, once it was called."""
         with self._calls.entered(cache.kept):
-            made = self._run if self._is_recalled else self.function.lower(*self._described).compile()
-            return made.as_text()  # type: ignore[no-any-return]
+            return self._executable(self._described).as_text()  # type: ignore[no-any-return]
 
-    @property
-    def _is_recalled(self) -> bool:
-        return self._run is not self.function
+    def _executable(self, arguments: tuple[Any, ...]) -> Any:
+        """What an earlier process has kept, else what is compiled for these arguments, which may be descriptions; a
+        call like it is then compiled, too."""
+        is_recalled = self._run is not self.function
+        return self._run if is_recalled else self.function.lower(*arguments).compile()
 
     @contextmanager
     def _compiling(self) -> Iterator[None]:

@@ -34,9 +34,16 @@ class Parallelism:
     work: int
     span: int
 
+    def base(self, lanes: int) -> int:
+        """The tiles of the points that read none."""
+        return -(-self.alone // lanes)
+
+    def more(self, lanes: int) -> int:
+        """The fewest tiles that the others may be in; of trees and rows as many as they are."""
+        return max(self.span, -(-self.work // lanes))
+
     def tiles(self, lanes: int) -> int:
-        """The fewest that they may be in; of trees and rows as many as they are."""
-        return -(-self.alone // lanes) + max(self.span, -(-self.work // lanes))
+        return self.base(lanes) + self.more(lanes)
 
 
 def parallelism(read: Array, first: int) -> Parallelism:
@@ -155,10 +162,9 @@ def row_tiles(lengths: Array, size: int, lanes: int, backward: bool) -> RowTiles
     counts = lengths[rows]
     if counts.max(initial=0) < 2:
         return None
-    reads_none = _alone(counts, size, backward)
-    alone, chains = int(reads_none.sum()), counts - reads_none
-    total = int(chains.sum())
-    base, more = max(1, -(-alone // lanes)), max(int(chains.max()), -(-total // lanes))
+    found, reads_none = row_parallelism(lengths, size, backward), _alone(counts, size, backward)
+    alone, total, chains = found.alone, found.work, counts - reads_none
+    base, more = max(1, found.base(lanes)), found.more(lanes)
     starts = np.cumsum(chains) - chains
     wrapped = np.maximum(starts % more + chains - more, 0)
     rank, at = np.repeat(np.arange(len(rows)), chains), np.arange(total) - np.repeat(starts, chains)
