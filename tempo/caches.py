@@ -16,9 +16,12 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 from pathlib import Path
 
+from tempo.logs import say
+
 CACHE_VARIABLE = "TEMPO_CACHE_DIR"
 """A folder for plans and executables; an empty one keeps nothing."""
 _STARTED = time.time_ns()  # about when the process began
+_DIGEST = 64  # the length of one in hexadecimal
 _CPU = Path("/proc/cpuinfo")
 _FEATURES = ("model name", "flags", "Features", "CPU implementer", "CPU part")
 
@@ -98,16 +101,35 @@ def stamps(packages: tuple[str, ...]) -> str:
     return "\n".join(found)
 
 
-def written(path: Path, contents: bytes) -> None:
-    """A file with these contents, which nobody ever finds half written. Raises `OSError`."""
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
+def write(path: Path, contents: bytes) -> None:
+    """Keeps these contents there, where that can be. Nobody ever finds them half written."""
     try:
-        with open(handle, "wb") as file:
-            file.write(contents)
-        os.replace(name, path)
+        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
+        try:
+            with open(handle, "wb") as file:
+                file.write(_seal(path, contents) + contents)
+            os.replace(name, path)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:  # a full disk costs time, not the result
+        why = f"{error}"
+        say("plans", lambda: f"{path} is not kept: {why}")
+
+
+def read(path: Path) -> bytes | None:
+    """What `write` kept there; None where there is nothing, or anything else."""
+    try:
+        found = path.read_bytes()
     except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
+        return None
+    seal, contents = found[:_DIGEST], found[_DIGEST:]
+    return contents if seal == _seal(path, contents) else None
+
+
+def _seal(path: Path, contents: bytes) -> bytes:
+    """Of the name, too: a file under the name of another is not what was kept there."""
+    return _hexadecimal(path.name.encode() + b"\n" + contents).encode()
 
 
 def machine() -> str:
@@ -126,10 +148,10 @@ def _features() -> list[str]:
 
 
 def digest(*parts: str) -> str:
-    return digest_of_bytes("\n".join(parts).encode())
+    return _hexadecimal("\n".join(parts).encode())
 
 
-def digest_of_bytes(contents: bytes) -> str:
+def _hexadecimal(contents: bytes) -> str:
     import hashlib  # which takes longer to import than all else here
 
     return hashlib.sha256(contents).hexdigest()

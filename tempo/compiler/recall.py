@@ -2,14 +2,13 @@
 
 A file is named after all that a plan follows from: the graph, the options, the passes, the scheduler, the backend, and
 the state of the sources of all that takes part. It holds the text of the loops with what is no part of that (arrays,
-and by number the lines of the user's source), and a digest. What is read is parsed and verified; a file that is broken,
+and by number the lines of the user's source). What is read is parsed and verified; a file that is broken,
 or of something else, counts as absent. A program with functions in it is planned in each process.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tempo import dtypes
-from tempo.caches import CACHE_VARIABLE, base_folder, digest, private, stamps, versions, written
+from tempo.caches import CACHE_VARIABLE, base_folder, digest, private, read, stamps, versions, write
 from tempo.compiler.once import Once
 from tempo.compiler.plan import Plan
 from tempo.errors import Location
@@ -33,7 +32,7 @@ from tempo.sdg.graph import Graph
 from tempo.sdg.text import arrays_told
 from tempo.sdg.text import placeholders as placeholders_of_graph
 
-_FORMAT = "plans 1"
+_FORMAT = "plans 2"
 _MADE_OF = ("tempo-sdg", "numpy")
 _MOST_BYTES = 1 << 20
 """Arrays of more are rather made again."""
@@ -62,19 +61,18 @@ def recalled(key: str | None, graph: Graph, known: Mapping[str, Any], make: Call
     folder = None if key is None else _folder()
     if key is None or folder is None:
         return make()
-    path = folder / f"{key}.json"
+    path = folder / f"{key}.plan"
     looked_at = any(map(is_asked_for, ("passes", "schedule")))  # of which there is nothing to say where a plan is found
-    loops = None if looked_at else _read(path, key, graph)
+    loops = None if looked_at else _read(path, graph)
     if loops is not None:
         say("plans", lambda: f"found {path}")
         once: Once[None, Plan] = Once()
         return RecalledPlan(loops, known, lambda: once.get(None, make))
     made = make()
-    text = _text(made.loops, key, graph)
+    text = _text(made.loops, graph)
     say("plans", lambda: f"made; {'too large to keep' if text is None else f'kept as {path}'}")
     if text is not None:
-        with contextlib.suppress(OSError):  # a full disk costs time, not the result
-            written(path, text.encode())
+        write(path, text.encode())
     return made
 
 
@@ -123,7 +121,7 @@ def _numbered(graph: Graph) -> dict[Location, int]:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def _text(loops: LoopProgram, key: str, graph: Graph) -> str | None:
+def _text(loops: LoopProgram, graph: Graph) -> str | None:
     """None for what cannot be kept."""
     arrays = placeholders(loops)
     if not all(isinstance(each, ArrayValue) for each in arrays.values()):
@@ -138,16 +136,15 @@ def _text(loops: LoopProgram, key: str, graph: Graph) -> str | None:
         "lines": [place and numbers[place] for place in places],
         "arrays": {name: _array_text(each) for name, each in arrays.items()},
     }
-    body = json.dumps(stored)
-    return json.dumps({"digest": digest(key, body), "plan": body})
+    return json.dumps(stored)
 
 
-def _read(path: Path, key: str, graph: Graph) -> LoopProgram | None:
+def _read(path: Path, graph: Graph) -> LoopProgram | None:
+    contents = read(path)
+    if contents is None:
+        return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["digest"] != digest(key, found["plan"]):
-            return None
-        stored = json.loads(found["plan"])
+        stored = json.loads(contents)
         arrays = {name: _array(*each) for name, each in stored["arrays"].items()}
         if not arrays.keys() >= set(_PLACEHOLDER.findall(stored["loops"])):
             return None

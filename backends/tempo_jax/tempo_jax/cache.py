@@ -13,7 +13,7 @@ import functools
 import os
 import platform
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -58,6 +58,7 @@ class _Switch:
 
     def __init__(self) -> None:
         self._lock, self._users, self._path, self._least = threading.Lock(), 0, "", 0.0
+        self._times = 0
 
     @property
     def is_theirs(self) -> bool:
@@ -72,10 +73,15 @@ class _Switch:
                 return False
             if self._users == 0:
                 self._least = jax.config.jax_persistent_cache_min_compile_time_secs
-            self._users, self._path = self._users + 1, str(path)
+            self._users, self._times, self._path = self._users + 1, self._times + 1, str(path)
             jax.config.update(_FOLDER, self._path)
             jax.config.update(_LEAST_SECONDS, 0.0)
             return True
+
+    def off_since(self) -> Callable[[], bool]:
+        with self._lock:
+            was_on, times = self._users > 0, self._times
+        return lambda: not was_on and self._times == times
 
     def off(self) -> None:
         with self._lock:
@@ -100,6 +106,12 @@ def kept() -> Iterator[None]:
         yield
     finally:
         _SWITCH.off()
+
+
+def off_since() -> Callable[[], bool]:
+    """Tells whether it was off all the while since this call. While one thread compiles with it, any may be given what
+    was read there."""
+    return _SWITCH.off_since()
 
 
 def own_folder() -> Path | None:

@@ -158,10 +158,10 @@ class JittedFunction:
             self._run = found
             return self._waited(arguments)
         lowered = self.function.lower(*self._described)  # as the call will
-        keeps = may_be_kept(lowered)
+        keeps, is_own = may_be_kept(lowered), cache.off_since()
         with nullcontext() if keeps else cache.kept():
             results = self._waited(arguments)
-        if keeps:
+        if keeps and is_own():
             keep(file, lowered.compile())  # which is at hand
         return results
 

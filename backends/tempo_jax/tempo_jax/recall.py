@@ -9,7 +9,6 @@ executable goes through one of them: XLA does not write out all of one that it h
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,14 +20,12 @@ import jax
 from jax.experimental import serialize_executable
 
 from tempo.backends import SegmentRequest
-from tempo.caches import digest, digest_of_bytes, stamps, written
+from tempo.caches import digest, read, stamps, write
 from tempo.logs import say
 from tempo_jax import cache
 
-_FORMAT = "recalled 1"
+_FORMAT = "recalled 2"
 _OF_CACHES = ("jax_compilation_cache_", "jax_persistent_cache_", "jax_enable_compilation_cache")
-_DIGEST = 64
-"""The length of a digest in hexadecimal."""
 
 
 @dataclass(frozen=True)
@@ -92,15 +89,11 @@ def may_be_kept(lowered: jax.stages.Lowered) -> bool:
 
 def recalled(path: Path, device: jax.Device) -> Callable[..., Any] | None:
     """The executable that lies there, if there is one."""
-    try:
-        contents = path.read_bytes()
-    except OSError:
-        return None
-    said, body = contents[:_DIGEST], contents[_DIGEST:]
-    if said != digest_of_bytes(body).encode():
+    contents = read(path)
+    if contents is None:
         return None
     try:
-        return serialize_executable.deserialize_and_load(*pickle.loads(body), device.client, [device])
+        return serialize_executable.deserialize_and_load(*pickle.loads(contents), device.client, [device])
     except Exception:  # noqa: BLE001 - whatever its reader raises, the file is at fault, and it is compiled again
         return None
 
@@ -113,5 +106,4 @@ def keep(path: Path, compiled: jax.stages.Compiled) -> None:
         why = f"{error}"  # not every platform's can be
         say("plans", lambda: f"{path.name} is not kept: {why}")
         return
-    with contextlib.suppress(OSError):  # a full disk costs time, not the result
-        written(path, digest_of_bytes(body).encode() + body)
+    write(path, body)

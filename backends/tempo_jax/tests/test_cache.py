@@ -12,7 +12,7 @@ import jax
 import pytest
 from tempo_jax import cache
 
-from tempo.caches import digest_of_bytes
+from tempo import caches
 
 PROGRAM = """
 import jax, numpy as np, tempo as tp
@@ -134,6 +134,15 @@ def test_threads_that_compile_at_once_share_the_setting(monkeypatch: pytest.Monk
     assert jax.config.jax_compilation_cache_dir is None
 
 
+def test_what_may_have_been_read_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path / "made"))
+    before = cache.off_since()
+    with cache.kept():
+        within = cache.off_since()
+    after = cache.off_since()
+    assert [before(), within(), after()] == [False, False, True]
+
+
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders have no owners here")
 def test_a_folder_that_others_may_write_to_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     theirs = tmp_path / "theirs"
@@ -166,7 +175,8 @@ def test_what_is_damaged_is_compiled_again(tmp_path: Path):
     first = process(TEMPO_CACHE_DIR=str(tmp_path))
     (kept,) = tmp_path.rglob("*.executable")
     whole = kept.read_bytes()
-    no_pickle = digest_of_bytes(b"xyz").encode() + b"xyz"
+    caches.write(kept, b"xyz")
+    no_pickle = kept.read_bytes()
     for damaged in (b"", b"x" * 100, whole[:-20], no_pickle):
         kept.write_bytes(damaged)
         assert process(TEMPO_CACHE_DIR=str(tmp_path))[:2] == [first[0], "1"]

@@ -1,13 +1,11 @@
 """Schedules that were found before: in memory, and in files under the user's cache directory.
 
-A file holds the tree as text and a digest of it and of its key. One that is unreadable, that says anything else than
-what was written, or whose tree is wrong counts as absent. Files are written under another name and then renamed, so
-that none is ever half written. A folder that others may write to is not used.
+A file holds the tree as text (`tempo.caches`). One that says anything else than what was written, or whose tree is
+wrong, counts as absent. A folder that others may write to is not used.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
@@ -18,14 +16,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tempo.caches import digest, private, versions, written
+from tempo.caches import digest, private, read, versions, write
 from tempo.schedule import For, If, Run, ScheduleTree, Sequence
 from tempo.symbolic import Symbol, parse_condition, parse_expr
 
 CACHE_VARIABLE = "TEMPO_CACHE"
 """A directory for the files; "0" or nothing keeps everything in memory."""
 
-_FORMAT = "schedules 2"
+_FORMAT = "schedules 3"
 _MADE_OF = ("tempo-sdg", "tempo-sdg-polyhedral", "islpy")
 
 
@@ -57,8 +55,8 @@ class Cache:
         """`lasting`: in a file too."""
         self._known[key] = entry
         if lasting and self._folder is not None:
-            with contextlib.suppress(OSError):  # a full disk costs time, not the result
-                _write(self._folder, key, entry)
+            text = json.dumps({"tree": _plain(entry.tree), "rung": entry.rung})
+            write(_path(self._folder, key), text.encode())
 
     @cached_property
     def _folder(self) -> Path | None:
@@ -96,25 +94,19 @@ def _made_of() -> str:
 
 
 def _path(folder: Path, key: str) -> Path:
-    return folder / f"{digest(_made_of(), key)}.json"
+    return folder / f"{digest(_made_of(), key)}.schedule"
 
 
 def _read(folder: Path, key: str, is_sound: Callable[[ScheduleTree], bool]) -> Entry | None:
+    contents = read(_path(folder, key))
+    if contents is None:
+        return None
     try:
-        stored = json.loads(_path(folder, key).read_text(encoding="utf-8"))
-        text, rung = stored["tree"], stored["rung"]
-        if stored["digest"] != digest(_made_of(), key, rung, text):
-            return None
-        tree = _tree(json.loads(text))
-        return Entry(tree, rung) if is_sound(tree) else None
+        stored = json.loads(contents)
+        tree = _tree(stored["tree"])
+        return Entry(tree, stored["rung"]) if is_sound(tree) else None
     except Exception:  # noqa: BLE001 - whatever the reader raises, the file is at fault, and the schedule is made again
         return None
-
-
-def _write(folder: Path, key: str, entry: Entry) -> None:
-    text = json.dumps(_plain(entry.tree))
-    stored = {"tree": text, "rung": entry.rung, "digest": digest(_made_of(), key, entry.rung, text)}
-    written(_path(folder, key), json.dumps(stored).encode())
 
 
 def _plain(tree: ScheduleTree) -> list[Any]:

@@ -14,7 +14,6 @@ import pytest
 
 import tempo as tp
 from tempo import caches
-from tempo.caches import digest
 from tempo.compiler import driver, recall
 from tempo.compiler.driver import Compiler
 from tempo.compiler.options import Options
@@ -190,37 +189,40 @@ def test_a_program_with_functions_is_planned_each_time(planned: list[str], folde
     assert not folder.exists() or not list(folder.iterdir())
 
 
-def resigned(change: Callable[[dict[str, Any]], None]) -> Callable[[str, str], str]:
+def resealed(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
     """A file whose digest is right and whose content is not."""
 
-    def damage(text: str, key: str) -> str:
-        stored = json.loads(json.loads(text)["plan"])
+    def damage(path: Path) -> None:
+        stored = json.loads(caches.read(path) or b"")
         change(stored)
-        body = json.dumps(stored)
-        return json.dumps({"digest": digest(key, body), "plan": body})
+        caches.write(path, json.dumps(stored).encode())
 
     return damage
+
+
+def changed(change: Callable[[str], str]) -> Callable[[Path], None]:
+    return lambda path: path.write_text(change(path.read_text())) and None
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda text, key: "",
-        lambda text, key: text[: len(text) // 2],
-        lambda text, key: "[]",
-        lambda text, key: text.replace("tanh", "sinh"),
-        resigned(lambda stored: stored.update(loops="driver:\n  run segment_7\n")),
-        resigned(lambda stored: stored.update(loops=stored["loops"].replace("tanh", "nonsense"))),
-        resigned(lambda stored: stored.update(loops=stored["loops"].replace("segment segment_0", "segment 0"))),
-        resigned(lambda stored: stored.update(lines=[])),
-        resigned(lambda stored: stored.update(arrays={})),
+        changed(lambda text: ""),
+        changed(lambda text: text[: len(text) // 2]),
+        changed(lambda text: "[]"),
+        changed(lambda text: text.replace("tanh", "sinh")),
+        resealed(lambda stored: stored.update(loops="driver:\n  run segment_7\n")),
+        resealed(lambda stored: stored.update(loops=stored["loops"].replace("tanh", "nonsense"))),
+        resealed(lambda stored: stored.update(loops=stored["loops"].replace("segment segment_0", "segment 0"))),
+        resealed(lambda stored: stored.update(lines=[])),
+        resealed(lambda stored: stored.update(arrays={})),
     ],
 )
-def test_a_file_that_is_not_whole_is_made_again(planned: list[str], folder: Path, damage: Callable[[str, str], str]):
+def test_a_file_that_is_not_whole_is_made_again(planned: list[str], folder: Path, damage: Callable[[Path], None]):
     expected = tp.compile(program())(sizes={"t": 4})["x"]
     (kept,) = folder.iterdir()
     whole = kept.read_text()
-    kept.write_text(damage(whole, kept.stem))
+    damage(kept)
     np.testing.assert_array_equal(tp.compile(program())(sizes={"t": 4})["x"], expected)
     assert len(planned) == 2
     assert kept.read_text() == whole
