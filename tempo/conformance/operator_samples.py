@@ -302,7 +302,13 @@ def banded_attention() -> Iterator[Sample]:
     yield sample("banded_attention", *shapes, (2, 1, 3, 4), **biased, low=-3, high=1)
     yield sample("banded_attention", *shapes, (2, 4, 1, 1), (1, 1, 1, 4), **both, low=-1, high=1, dtypes=dtypes)
     hidden = {**straight, "masked": True, "fill": -1e9}
-    yield sample("banded_attention", *shapes, (1, 4, 3, 4), **hidden, low=-3, high=4, dtypes=("*", "*", "*", "bool"))
+    for low, high, fill in ((-3, 4, -1e9), (-3, 1, -1e9), (-3, 1, -np.inf), (0, 1, -np.inf)):  # some rows see nothing
+        masked = {**hidden, "fill": fill, "low": low, "high": high}
+        yield sample("banded_attention", *shapes, (1, 4, 3, 4), **masked, dtypes=("*", "*", "*", "bool"))
+    both = {**both, "fill": -1e30}
+    shapes = ((2, 150, 2, 3), (2, 150, 3), (2, 150, 3), (1, 1, 2, 150), (2, 150, 1, 150))  # in several blocks
+    yield sample("banded_attention", *shapes, **both, low=-149, high=1, dtypes=dtypes)
+    yield sample("banded_attention", *shapes, **both, low=-2, high=1, dtypes=dtypes)
 
 
 SAMPLES = (

@@ -77,7 +77,9 @@ class Decision:
 
 
 class MappingSearch:
-    """Decides dim by dim, the innermost first. Remembers what was taken out of a loop: it stays in the loops around."""
+    """Decides dim by dim, the innermost first. Remembers what was taken out of a loop: it stays in the loops around.
+
+    `loops` are the dims that stay loops where they are dims still: those that were decided, and that nobody decides."""
 
     def __init__(
         self,
@@ -90,6 +92,7 @@ class MappingSearch:
         self.context, self.mapping, self.composites, self.rates, self.cut = context, mapping, composites, rates, cut
         self.decisions: list[Decision] = []
         self.hoisted: set[int] = set()
+        self.loops: frozenset[Symbol] = frozenset()
         self._last: Candidates | None = None
 
     def mapped(self, graph: Graph, dim: Dim) -> Graph:
@@ -172,7 +175,8 @@ class MappingSearch:
     def by_cost(self, candidates: Candidates) -> Ways:
         """By the bytes that are kept; where all points at once hold too much, in blocks."""
         sizes = candidates.sizes
-        held = Held(candidates, self.rates, frozenset(id for each in self.bands(candidates) for id in each.members))
+        banded = frozenset(id for each in self.bands(candidates) for id in each.members)
+        held = Held(candidates, self.rates, banded, self.loops)
         spans, refused = self.without_refused(held)
         chosen: set[int] = set()
         blocks = candidates.blocks
@@ -272,8 +276,9 @@ class Lift:
         graph = without_dead_nodes(graph)
         search = MappingSearch(context, self.mapping, self.composites, self.costs, self.cut)
         kept = self.exclude | graph.stops.keys() | {dim.symbol for dim in graph.dims if dim.sequential}
+        search.loops = frozenset(kept)
         for dim in reversed(graph.dims):
-            if dim.symbol in kept:
-                continue
-            graph = search.mapped(graph, dim)
+            if dim.symbol not in kept:
+                graph = search.mapped(graph, dim)
+                search.loops |= {dim.symbol}
         return Decided(graph, tuple(search.decisions))

@@ -11,19 +11,21 @@ from tempo.costs import BLOCK, MOST_AT_ONCE, MOST_BETWEEN, Cost, Costs, GroupWor
 from tempo.passes.vectorize.fusion_stages import FusionStages
 from tempo.passes.vectorize.legality import Candidates
 from tempo.passes.vectorize.strip_mining import shown, strippable
-from tempo.symbolic import Expr
+from tempo.symbolic import Expr, Symbol
 
 
 @dataclass(frozen=True)
 class Held:
     """For the candidates of one dim. `groups` hang together by axes that move; `why` says it of each node.
 
-    Those in `never` are never held: they become part of an operator (`tempo.passes.attention.banded`).
+    Those in `never` are never held: they become part of an operator (`tempo.passes.attention.banded`). `loops` are the
+    dims that stay loops.
     """
 
     candidates: Candidates
     rates: Costs
     never: frozenset[int] = frozenset()
+    loops: frozenset[Symbol] = frozenset()
 
     @cached_property
     def groups(self) -> Mapping[tuple[int, ...], str]:
@@ -85,7 +87,7 @@ class Held:
     def _shapes(self, id: int) -> list[tuple[Expr, ...]]:
         """Of what all points of a node hold at once: its result, and what is copied for every point."""
         node, frames = self.candidates.graph.nodes[id], self.candidates.frames
-        looped = self.candidates.sequential.get(id, frozenset())
+        looped = self.loops | self.candidates.sequential.get(id, frozenset())
         if id in frames.nodes:
             return frames.held(node, looped)
         dims = (dim.size for dim in self.candidates.graph.domain_dims(node) if dim.symbol not in looped)
