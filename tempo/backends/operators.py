@@ -1,7 +1,7 @@
 """Primitives for backends: what they mean, what is known of a call when its function is made, and errors of indices."""
 
 from tempo.sdg.call import Call, StaticType, static_type
-from tempo.sdg.composites.attention import Band, PointBlock, band_of, points_at_once
+from tempo.sdg.composites.attention import MOST_SCORES, Band, PointBlock, band_of, points_at_once
 from tempo.sdg.graph import TensorType
 from tempo.sdg.operators import OPERATORS, Builder, Role, call_for
 from tempo.sdg.operators.axes import Attrs
@@ -13,6 +13,7 @@ __all__ = [
     "Band",
     "Builder",
     "Call",
+    "MOST_SCORES",
     "OPERATORS",
     "PointBlock",
     "Role",

@@ -214,15 +214,16 @@ def _banded_cost(call: Call) -> float:
 
 # In NumPy: a block of points at once.
 
-_SCORES = 1 << 20
+MOST_SCORES = 1 << 20
 """How many scores are held at once, about."""
 
 
-def points_at_once(call: Call, most: int = _SCORES) -> int:
-    """How many points make a block of about `most` scores; no fewer than 16, since each block is some calls."""
-    band = band_of(call)
-    per_point = math.prod(call.result.shape[:-3]) * call.result.shape[-2] * band.widest
-    return max(16, min(128, most // max(per_point, 1)))
+def points_at_once(call: Call, in_parts: bool = False) -> int:
+    """How many points make a block of about `MOST_SCORES` scores; no fewer than 16, since each block is some calls.
+    `in_parts`: a block need not be of all of the axes in front."""
+    in_front = 1 if in_parts else math.prod(call.result.shape[:-3])
+    per_point = in_front * call.result.shape[-2] * band_of(call).widest
+    return max(16, min(128, MOST_SCORES // max(per_point, 1)))
 
 
 def _banded_numpy(call: Call) -> Function:

@@ -1,7 +1,8 @@
-"""Attention of many points at once, in blocks of points."""
+"""Attention of many points at once, in blocks: of points, and of the axes in front where these hold too much."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tempo.backends.operators import Band, Builder, Call, PointBlock, band_of, points_at_once
+from tempo.backends.operators import MOST_SCORES, Band, Builder, Call, PointBlock, band_of, points_at_once
 from tempo_jax.operators.values import HALF, Function, Scalar, Value, const, converted, full, index
 from tempo_jax.precision import HIGHEST
 
@@ -26,13 +27,14 @@ def _banded(call: Call) -> Function:
     shape, dtype = call.result.shape, call.result.dtype
     if not call.result.elements:
         return lambda *given: full(shape, 0, dtype)
-    attention = _BlockedAttention(call, band_of(call), points_at_once(call))
+    attention = _BlockedAttention(call, band_of(call), points_at_once(call, in_parts=True))
     return lambda *given: converted(attention(*given), dtype)
 
 
 @dataclass(frozen=True)
 class _BlockedAttention:
-    """`size` points at once. XLA makes one pass over the scores of a block, which stay in the caches. `apart`: each
+    """`size` points at once. XLA makes one pass over the scores of a block, which stay in the caches: of 8 times 1,024
+    points of 16 heads, bfloat16, blocks of 128 points of 8 heads take 250 ms, of 16 points of all 513. `apart`: each
     point has values of its own, 0 where it does not see them: a weight of 0 does not hide what is not finite. Halves
     are multiplied as halves, and all else is float32."""
 
@@ -48,7 +50,7 @@ class _BlockedAttention:
         one_by_one, back = replace(self, size=1, apart=True), np.argsort(self.as_keys_lie)
 
         def blocks(attention: _BlockedAttention) -> Function:
-            return lambda q, k, v, *extras: attention.in_blocks(*self.turned(lax.transpose(q, back), k, v, extras))
+            return lambda q, k, v, *extras: attention.in_parts(*self.turned(lax.transpose(q, back), k, v, extras))
 
         # What a branch is given has been made: what makes queries and what turns them would be one pass, without SIMD.
         lying = lax.transpose(q, self.as_keys_lie)
@@ -66,10 +68,32 @@ class _BlockedAttention:
 
     def in_blocks(self, *given: Value) -> Value:
         q, v = given[0], given[2]
-        out = jnp.zeros((*q.shape[:-1], v.shape[-1]), np.float32 if v.dtype.name in HALF else v.dtype)
+        out = self.nothing(q, v)
         for ends in pairwise(self.ends()):
             out = self.piece(self.band.block(*ends), given, out)
         return out
+
+    def in_parts(self, *given: Value, axis: int = 0) -> Value:
+        """A loop over parts of an axis in front, of as many elements as hold no more than a block may."""
+        q, v = given[0], given[2]
+        if axis == q.ndim - 3:
+            return self.in_blocks(*given)
+        one = math.prod(q.shape[axis + 1 : -3]) * q.shape[-2] * self.size * self.band.widest
+        extent, count = q.shape[axis], max(1, MOST_SCORES // max(one, 1))
+        if count >= extent:
+            return self.in_parts(*given, axis=axis + 1)
+
+        def step(number: Value, out: Value) -> Value:
+            first = jnp.minimum(number * count, extent - count)
+            made = self.in_parts(*(_part(each, axis - each.ndim, first, count) for each in given), axis=axis + 1)
+            return lax.dynamic_update_slice_in_dim(out, made, first, axis)
+
+        return lax.fori_loop(0, -(-extent // count), step, self.nothing(q, v))
+
+    @staticmethod
+    def nothing(q: Value, v: Value) -> Value:
+        """Where the result is written to."""
+        return jnp.zeros((*q.shape[:-1], v.shape[-1]), np.float32 if v.dtype.name in HALF else v.dtype)
 
     def ends(self) -> list[int]:
         """Where pieces begin and end. Where a point sees few keys, so do those of a block: one piece is enough."""

@@ -1,7 +1,7 @@
 """Attention of many points at once, in blocks of points: torch's kernel on each, with a mask where it is needed.
 
 On the CPU (512 points, batch 4, 8 heads of 32, one thread) blocks of 64 take 12 ms by the kernel and 24 in steps, the
-kernel on all points at once, which knows of a causal mask, 17; of 1,024 points, batch 8 and 16 heads of 64 (two threads)
+kernel on all points at once, which knows of a causal mask, 17; of 1,024 points, batch 8, 16 heads of 64 (two threads)
 blocks of 64 take 243, of 256 213, all at once 284.
 """
 
