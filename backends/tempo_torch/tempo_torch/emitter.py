@@ -23,7 +23,7 @@ from tempo.backends.loop_ir import Assign, Buffer, Compute, Loop, Read, Segment,
 from tempo.backends.operators import OPERATORS
 from tempo.symbolic import Symbol
 from tempo_torch.flow import Flow
-from tempo_torch.operators import Operation
+from tempo_torch.operators import Operation, moved_first
 from tempo_torch.operators.builder import Ahead
 from tempo_torch.operators.packing import OFTEN
 from tempo_torch.picks import element, picked, picker
@@ -267,9 +267,10 @@ class TorchEmitter(ScalarEmitter):
         if operation.number is not None:
             values[operation.number] = self._number(compute.operands[operation.number])
         operands = [value or self._taken(compute, at) for at, value in enumerate(values)]
-        if operation.in_place and (place := self._taken_over(compute, operation)) is not None:
+        place = self._taken_over(compute, operation)
+        if operation.in_place and place is not None:
             self.named(operation.in_place, f"{compute.op}_in_place")
-            return self.applied(compute, operation.in_place, operands if place == 0 else operands[::-1])
+            return self.applied(compute, operation.in_place, moved_first(operands, place))
         return self.applied(compute, function, operands)
 
     def _scalar_of(self, compute: Compute) -> ast.expr | None:
@@ -288,10 +289,9 @@ class TorchEmitter(ScalarEmitter):
         return self._taken_over(compute, operation)
 
     def _taken_over(self, compute: Compute, operation: Operation) -> int | None:
-        if not operation.in_place:
-            return None
-        free = [at for at in self._flow.free(compute) if compute.operands[at] not in self._scalars.made]
-        return next((at for at in ((0, 1) if operation.commutes else (0,)) if at in free), None)
+        return operation.place(
+            [at for at in self._flow.free(compute) if compute.operands[at] not in self._scalars.made]
+        )
 
     def copied(self, sizes: Mapping[Symbol, int]) -> tuple[int, ...]:
         loop = self._loop_of_segment

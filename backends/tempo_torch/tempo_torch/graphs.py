@@ -49,7 +49,7 @@ from tempo_torch.access import indices, taken, write
 from tempo_torch.emitter import CudaEmitter, holds
 from tempo_torch.emitter import number as on_host
 from tempo_torch.moving import REACH, Moving, Place, Points, Position, Values, bucket, evaluated, number
-from tempo_torch.operators import Operation
+from tempo_torch.operators import Operation, moved_first
 from tempo_torch.stretches import (
     Chosen,
     Guarded,
@@ -364,10 +364,9 @@ class Graphs:
             for index, end in indices(compute, given, scalars):
                 self._outside.logical_or_((index != index.clamp(min=0).clamp(max=end - 1)).any())
         if isinstance(operator, Operation) and operator.in_place:
-            free = self.plan.flow.free(compute)
-            for place in (0, 1) if operator.commutes else (0,):
-                if place in free:
-                    return operator.in_place(*(given if place == 0 else given[::-1]), *scalars)
+            place = operator.place(self.plan.flow.free(compute))
+            if place is not None:
+                return operator.in_place(*moved_first(given, place), *scalars)
         return operator(*given, *scalars)
 
     def _scalar(self, value: Expr | Condition, at: _Trace, bounded: bool) -> Any:

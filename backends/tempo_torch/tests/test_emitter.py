@@ -60,6 +60,20 @@ def test_values_that_nobody_needs_any_more_give_their_memory():
     check(chain(), w=DRAW.normal(size=(4, 4)), x=DRAW.normal(size=(5, 4)))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "uint16"])
+def test_what_is_selected_lies_where_the_first_choice_did(dtype: str):
+    """Not where the second one did, nor in an input."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x, y = (tp.input(name, shape=(4,), dims=(t,), dtype=dtype) for name in "xy")
+        tp.output("first", tp.where(x > y, x * y, y))
+        tp.output("second", tp.where(x > y, x, x + y))
+        tp.output("neither", tp.where(x > y, x, y))
+    made = source(program, t=5)
+    assert len(re.findall(r"= where_in_place\w*\(v\d+, v\d+, ", made)) == 1
+    check(program, **{name: DRAW.integers(0, 9, (5, 4)).astype(dtype) for name in "xy"})
+
+
 def test_the_transpose_of_a_matrix_is_made_once():
     made = source(chain(), t=5)
     assert len(re.findall(r"= (?:prepared|turned)\(b\d+, stop - start\)", made)) == 1

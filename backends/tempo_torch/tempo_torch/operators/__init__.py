@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from tempo_torch.operators.attention import ATTENTION
 from tempo_torch.operators.banded import BANDED
-from tempo_torch.operators.builder import Builder, Function, Operation
+from tempo_torch.operators.builder import Builder, Function, Operation, moved_first
 from tempo_torch.operators.calls import CALLS
 from tempo_torch.operators.composites import COMPOSITES
 from tempo_torch.operators.contractions import CONTRACTIONS
@@ -34,4 +34,4 @@ TABLE: Mapping[str, Builder] = MappingProxyType(
     }
 )
 
-__all__ = ["TABLE", "Builder", "Function", "Operation"]
+__all__ = ["TABLE", "Builder", "Function", "Operation", "moved_first"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from tempo_torch.arrays import TORCH_DTYPES, from_host, signed, to_host
 from tempo_torch.waits import waits
 
 Function = Callable[..., torch.Tensor]
+_Operand = TypeVar("_Operand")
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,9 @@ class Ahead:
 class Operation:
     """A function with other forms of it, for an emitter that knows more of the operands.
 
-    in_place   the same into the memory of the first operand, which has the result's type and nobody else needs
-    commutes   whether the first two operands may be exchanged
+    in_place   the same into the memory of an operand that has the result's type and that nobody else needs; it is given
+               that one first, then the others
+    places     of which operands that may be
     ahead      what may be made of an operand before a loop that does not change it
     number     the operand without axes that is looked at on the host; may be given as a number
     bounded    whether it makes use of a number that a length, given on the device, is at most (`moving.Moving`)
@@ -40,7 +42,7 @@ class Operation:
 
     function: Function
     in_place: Function | None = None
-    commutes: bool = False
+    places: tuple[int, ...] = (0,)
     ahead: Ahead | None = None
     number: int | None = None
     bounded: bool = False
@@ -51,6 +53,15 @@ class Operation:
 
     def __call__(self, *given: Any) -> torch.Tensor:
         return self.function(*given)
+
+    def place(self, free: Collection[int]) -> int | None:
+        """Of the operands that are `free`, the one whose memory the result takes."""
+        return next((at for at in self.places if at in free), None) if self.in_place else None
+
+
+def moved_first(operands: Sequence[_Operand], place: int) -> list[_Operand]:
+    """As `in_place` is given them."""
+    return [operands[place], *operands[:place], *operands[place + 1 :]]
 
 
 Builder = Callable[[Call, torch.device], Function]

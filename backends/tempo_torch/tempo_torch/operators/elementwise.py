@@ -25,7 +25,11 @@ _COMMUTING = frozenset({"add", "mul", "bitwise_and", "bitwise_or", "bitwise_xor"
 
 
 def _torch_s(name: str, function: Function) -> Operation:
-    return Operation(function, in_place_of(function), name in _COMMUTING)
+    return Operation(function, in_place_of(function), (0, 1) if name in _COMMUTING else (0,))
+
+
+def _where(x: torch.Tensor, condition: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.where(condition, x, y, out=x)
 
 
 def _of_floats(function: Function) -> Builder:
@@ -124,12 +128,12 @@ _ON_BITS: Mapping[str, Function] = {
     "logical_xor": torch.logical_xor,
     "eq": torch.eq,
     "ne": torch.ne,
-    "where": torch.where,
 }
 
 ELEMENTWISE: Mapping[str, Builder] = {
     **{name: always(_torch_s(name, function)) for name, function in _PLAIN.items()},
     **{name: on_bits(_torch_s(name, function)) for name, function in _ON_BITS.items()},
+    "where": on_bits(Operation(torch.where, _where, (1,))),
     "floordiv": _of_floats(torch.floor_divide),
     "mod": _mod,
     "pow": _of_floats(torch.pow),
