@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,20 @@ def test_what_is_not_finite_is_seen_where_it_is(sample: Sample, operand: int, va
     arrays[operand][np.random.default_rng(1).random(arrays[operand].shape) < 0.1] = value
     found = to_host(TABLE[call.op](call, CPU)(*tensors(arrays)))
     np.testing.assert_allclose(found, meaning(call, arrays), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize(("fill", "kernel"), [(-1e9, True), (-np.inf, True), (-2.0, False), (1e9, False)])
+def test_a_mask_is_the_kernel_s_where_what_it_hides_has_no_weight(
+    fill: float, kernel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = next(sample for sample in OWN if sample.attrs["masked"] and not sample.attrs["biased"])
+    call = called(replace(sample, attrs={**sample.attrs, "fill": fill}))
+    arrays, taken = sample.arrays(call), list[torch.Tensor]()
+    plain = banded.by_kernel
+    monkeypatch.setattr(banded, "by_kernel", lambda *given, **more: taken.append(plain(*given, **more)) or taken[-1])
+    found = to_host(TABLE[call.op](call, CPU)(*tensors(arrays)))
+    np.testing.assert_allclose(found, meaning(call, arrays), rtol=2e-6, atol=2e-6)
+    assert bool(taken) == kernel
 
 
 def test_a_bias_may_hide_all_that_a_point_sees() -> None:

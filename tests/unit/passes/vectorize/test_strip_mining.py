@@ -106,6 +106,21 @@ def test_blocks_where_all_points_would_hold_too_much(known: int | None, kind: st
     assert loops(after) == (set() if kind == "full" else {"t_block"})
 
 
+@pytest.mark.parametrize(("mapping", "kind"), [({"l": "sequential"}, "full"), (None, "blocks")])
+def test_what_all_points_hold_is_that_of_an_iteration_of_loops_that_stay(mapping: object, kind: str) -> None:
+    """64 times 16 KiB beside one another, and as many for each of 4,096 points of l."""
+    graph = parse("""
+dims b: b.size, l: l.size
+%0: float32[64, 64] over (b, l) = input {layout: ($b, $l, 0, 1), name: "x", role: "input"} @0
+%1: float32[64, 64] over (b, l) = tanh(%0[b, l])
+%2: float32[] over (b, l) = reduce_sum(%1[b, l]) {axes: (0, 1)}
+output "y": float32[] over (b, l) = %2[b, l] as ($b, $l)
+""")
+    context = PassContext({Symbol("b", "size"): 64, Symbol("l", "size"): 4096})
+    decisions = Lift(mapping=mapping).apply(graph, context).decisions
+    assert [each.kind for each in decisions if each.dim.name == "b"] == [kind]
+
+
 def test_the_model_is_told() -> None:
     _, decisions = lift(CAUSAL, mapping=None, known=4096)
     (decision,) = [each for each in decisions if each.kind == "blocks"]
