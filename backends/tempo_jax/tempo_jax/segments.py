@@ -23,6 +23,7 @@ from tempo.backends import NARROW, Costs, SegmentRequest
 from tempo.backends.loop_ir import (
     Assign,
     Branch,
+    Buffer,
     Compute,
     Guard,
     Loop,
@@ -249,7 +250,14 @@ class SegmentTracer:
             return given
         shape = self.storage.short(id, buffer.extents(self.static))
         order = self.orders.get(id, range(len(shape)))
-        return jnp.zeros([shape[axis] for axis in order], dtypes.to_numpy(buffer.dtype))
+        return jnp.full([shape[axis] for axis in order], self._untouched(buffer, shape), dtypes.to_numpy(buffer.dtype))
+
+    @staticmethod
+    def _untouched(buffer: Buffer, shape: Iterable[int]) -> int:
+        """What is in an array that nobody has touched. Of large ones that are all zeros XLA makes one, and a copy of it
+        for each loop that one goes into; of what nobody reads before it is written it need not."""
+        is_read = buffer.zeroed or buffer.role != "internal" or math.prod(shape) <= _MOST_KNOWN
+        return 0 if is_read else buffer.id % 64
 
     # -- statements ------------------------------------------------------------------------------------------------
 
