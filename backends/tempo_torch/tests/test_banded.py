@@ -46,6 +46,17 @@ def test_what_is_not_finite_is_seen_where_it_is(sample: Sample, operand: int, va
     np.testing.assert_allclose(found, meaning(call, arrays), rtol=2e-6, atol=2e-6)
 
 
+def test_an_accelerator_rounds_steps_once() -> None:
+    sample = next(sample for sample in OWN if sample.attrs["masked"] and not sample.attrs["biased"])
+    call = replace(sample, attrs={**sample.attrs, "fill": -2.0}).call("bfloat16")
+    assert call is not None
+    arrays = sample.arrays(call)
+    attention = banded._BandedKernel(call, band_of(call), on_cpu=False)
+    found, wanted = to_host(attention(*tensors(arrays))), meaning(call, arrays)
+    assert found.dtype == wanted.dtype
+    np.testing.assert_allclose(found.astype(np.float32), wanted.astype(np.float32), rtol=2**-8)
+
+
 @pytest.mark.parametrize(("fill", "kernel"), [(-1e9, True), (-np.inf, True), (-2.0, False), (1e9, False)])
 def test_a_mask_is_the_kernel_s_where_what_it_hides_has_no_weight(
     fill: float, kernel: bool, monkeypatch: pytest.MonkeyPatch

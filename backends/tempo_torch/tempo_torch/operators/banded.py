@@ -32,7 +32,7 @@ def _banded(call: Call, device: torch.device) -> Function:
     """`queries, keys, values[, bias][, mask]`; see `sdg.composites.attention`. Halves in float32, but for the kernel of
     an accelerator."""
     attention = _BandedKernel(call, band_of(call), device.type == "cpu")
-    function = in_float32(attention, call) if attention.on_cpu or not attention.has_kernel else attention
+    function = in_float32(attention, call) if attention.on_cpu else attention
     return told(lambda *given: function(*given), "its size is looked at on the host")
 
 
@@ -49,9 +49,10 @@ class _BandedKernel:
         is_for_kernel = self.is_for_kernel(q, k, v, *extras)
         if is_for_kernel and not self.on_cpu and self.band.is_causal and not extras:
             return _causal(attrs, q, k, v)
-        attend: Attend = partial(in_steps, attrs)
         if is_for_kernel:
-            attend = self.by_kernel if attrs["masked"] else partial(by_kernel, attrs)
+            attend: Attend = self.by_kernel if attrs["masked"] else partial(by_kernel, attrs)
+        else:
+            attend = in_float32(partial(in_steps, attrs), self.call)
         out = q.new_empty(self.call.result.shape)
         for block in self.band.blocks(self.size(is_for_kernel, v)):
             points, keys = slice(block.first, block.last), slice(block.start, block.stop)
