@@ -307,7 +307,6 @@ def banded_attention() -> Iterator[Sample]:
         yield sample("banded_attention", *shapes, (1, 4, 3, 4), **masked, dtypes=("*", "*", "*", "bool"))
     both = {**both, "fill": -1e30}
     long = ((2, 150, 2, 3), (2, 150, 3), (2, 150, 3), (1, 1, 2, 150), (2, 150, 1, 150))  # in several blocks
-    yield sample("banded_attention", *long, **both, low=-149, high=1, dtypes=dtypes)
     yield sample("banded_attention", *long, **both, low=-2, high=1, dtypes=dtypes)
 
 

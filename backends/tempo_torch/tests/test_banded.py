@@ -17,7 +17,8 @@ from tempo.sdg.composites.attention import band_of
 from tempo.sdg.operators import OPERATORS
 
 CPU = torch.device("cpu")
-OWN = [sample for sample in SAMPLES if sample.op == "banded_attention"]
+SHARED = [sample for sample in SAMPLES if sample.op == "banded_attention"]
+OWN = [*SHARED, replace(SHARED[-1], attrs={**SHARED[-1].attrs, "low": -149})]  # of which points see all before
 
 
 def called(sample: Sample) -> Call:
