@@ -17,6 +17,7 @@ from tempo.backends.base import (
     InChunks,
     SegmentFunction,
     SegmentRequest,
+    Submit,
 )
 from tempo.backends.by_point import ByPoint
 from tempo.backends.room import host_room
@@ -43,6 +44,7 @@ __all__ = [
     "SegmentFunction",
     "SegmentRequest",
     "Shards",
+    "Submit",
     "host_room",
     "permuted",
 ]

@@ -75,6 +75,27 @@ class Trial(Protocol):
     ) -> AbstractContextManager[Mapping[int, Piece]]: ...
 
 
+Submit = Callable[[Callable[[], None]], Callable[[], None]]
+"""Gives work to another thread; what it returns waits for it, and raises what it raised."""
+
+
+class Ahead(Protocol):
+    """Compiles what a call of a segment runs, by `submit`.
+
+    `given`: what its buffers hold, `by_point`: along how many of its first axes that is given by point, where it is;
+    `tables()` are those that it is given.
+    """
+
+    def __call__(
+        self,
+        given: Mapping[int, Piece | None],
+        by_point: Mapping[int, int],
+        sizes: Mapping[Symbol, int],
+        tables: Callable[[], Sequence[Any]],
+        submit: Submit,
+    ) -> None: ...
+
+
 @dataclass(frozen=True)
 class InChunks:
     """A segment whose loop is run in chunks, where its arrays need not be whole between the calls.
@@ -95,8 +116,10 @@ class CompiledSegment:
 
     `source` is what it was made of, "" where that is the statements themselves; `origins` says what its lines are of.
     `trial` is for `run.memory`; None: as generated source would. `compiles`: the trial compiles what it tells of.
+    `ahead` is for `run.compile_ahead`; None: a call compiles nothing, or what it compiles is not known before.
     `by_point` says of an input that the segment reads at points, by its buffer, along how many of its first axes it may
-    be given by point; None: along all of them.
+    be given by point; None: along all of them. Of what segments alone look at (`in_segments`) it says so, too: that is
+    given back as it was given, where it is not there yet as a `ByPoint` of None.
     """
 
     function: SegmentFunction
@@ -105,6 +128,7 @@ class CompiledSegment:
     by_point: Callable[[int], int] | None = None
     trial: Trial | None = None
     compiles: bool = False
+    ahead: Ahead | None = None
     origins: Callable[[], SourceMap] = dict
 
 

@@ -63,6 +63,11 @@ def parts_of(value: Any) -> Iterator[Any]:
         yield value
 
 
+def axes_by_point(value: Any) -> int:
+    """Along how many of its first axes it is given by point."""
+    return 1 + axes_by_point(value[0]) if isinstance(value, ByPoint) else 0
+
+
 def each_part(value: Any, change: Callable[[Any], Any]) -> Any:
     """An array, or each that it is given as, changed."""
     return ByPoint(each_part(part, change) for part in value) if isinstance(value, ByPoint) else change(value)

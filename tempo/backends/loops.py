@@ -1,8 +1,8 @@
 """Facts about loops for backends that compile them whole: where to split, what iterations hand on, how arrays lie."""
 
 from tempo.loop_ir.analysis.carried_values import Place, Reaches, earlier, overwrites, reaches, read_place, recent
-from tempo.loop_ir.analysis.layouts import layouts_in_segments, read_by_iteration
-from tempo.loop_ir.analysis.liveness import Liveness, bytes_at_most, dropped, given_up, made_first
+from tempo.loop_ir.analysis.layouts import layouts_in_segments, touched_by_iteration
+from tempo.loop_ir.analysis.liveness import Liveness, bytes_at_most, dropped, given_up, in_segments, made_first
 from tempo.loop_ir.analysis.names import used
 from tempo.loop_ir.analysis.whole_points import replaced
 from tempo.loop_ir.transforms.loop_splitting import LoopStretch, is_empty, iterations, split
@@ -16,6 +16,7 @@ __all__ = [
     "dropped",
     "earlier",
     "given_up",
+    "in_segments",
     "is_empty",
     "iterations",
     "layouts_in_segments",
@@ -23,9 +24,9 @@ __all__ = [
     "overwrites",
     "read_place",
     "reaches",
-    "read_by_iteration",
     "recent",
     "replaced",
     "split",
+    "touched_by_iteration",
     "used",
 ]

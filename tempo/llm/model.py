@@ -118,7 +118,9 @@ class Model:
     def weights_for(self, run: Any) -> Mapping[str, Any]:
         """The program's inputs, as the backend keeps them; all programs read them alike."""
         if not self._held:
-            self._held.update(run.device_put(**self.stored.arrays(self.dtype, self.quantize)))
+            stored = self.stored.arrays(self.dtype, self.quantize)
+            run.compile_ahead(**stored)
+            self._held.update(run.device_put(**stored))
         return self._held
 
     # -- generating ------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tempo.backends.base import Backend, CompiledSegment, SegmentRequest, define
-from tempo.backends.by_point import ByPoint, each_part, joined, placed
+from tempo.backends.by_point import ByPoint, axes_by_point, each_part, joined, placed
 from tempo.caches import digest
 from tempo.compiler.driver import Specialised
 from tempo.compiler.plan import Plan
@@ -20,14 +20,14 @@ from tempo.logs import say
 from tempo.loop_ir.analysis.heap import Heap
 from tempo.loop_ir.analysis.index_bits import NARROW
 from tempo.loop_ir.analysis.layouts import Matrix, layouts, layouts_in_segments, matrices
-from tempo.loop_ir.analysis.liveness import Lifetimes
+from tempo.loop_ir.analysis.liveness import Lifetimes, in_segments
 from tempo.loop_ir.analysis.needed_slots import NeededSlots, bytes_at
 from tempo.loop_ir.analysis.whole_points import marks
 from tempo.loop_ir.codegen.driver import DriverEmitter, host_arrays, taken
 from tempo.loop_ir.codegen.source_map import Listing, source_map, text_of
 from tempo.loop_ir.ir import Buffer, CallSegment, Loop, LoopProgram, PointIndex, Read, Transfer, Write, walk
 from tempo.passes.manager import PassRecord
-from tempo.placement.mesh import Placement, permuted
+from tempo.placement.mesh import Placement, permuted, whole
 from tempo.reference.calls import call_host
 from tempo.runtime.memory import check_room
 from tempo.runtime.strips import in_strips
@@ -124,6 +124,17 @@ class Compiled:
         for segment, code in zip(self.program.segments, self.segments, strict=True):
             if code.by_point is not None:
                 found.update((id, min(found[id], code.by_point(id))) for id in found.keys() & set(segment.buffers))
+        return found
+
+    @cached_property
+    def left_by_point(self) -> frozenset[int]:
+        """What segments alone look at, and all may be given by point: one that is called so leaves it so."""
+        if not self.backend.takes_points:
+            return frozenset()
+        orders = self.layouts.items()
+        found = in_segments(self.program) - {id for id, order in orders if order and order[0] != 0}
+        for segment, code in zip(self.program.segments, self.segments, strict=True):
+            found -= {id for id in found & set(segment.buffers) if code.by_point is None or not code.by_point(id)}
         return found
 
     def from_given(self, id: int, value: Any) -> Array:
@@ -252,6 +263,29 @@ class Ready:
     def heap(self) -> Heap:
         """What a run holds, told beforehand."""
         return heap_of(self)
+
+    def by_point(self, given: Mapping[Port, Any]) -> Mapping[int, int]:
+        """By input, along how many of its first axes what is given stays by point."""
+        known = ((self.compiled.program.inputs[port], value) for port, value in given.items())
+        return {
+            id: min(axes_by_point(value), self.compiled.read_at_points.get(id, 0))
+            for id, value in known
+            if not self.is_padded(id, value)
+        }
+
+    def is_padded(self, id: int, value: Array) -> bool:
+        """Whether an input is given fewer points than its buffer has places."""
+        return self.held is not None and value.shape != self.extents(id)
+
+    def extents(self, id: int) -> tuple[int, ...]:
+        """The shape that the user's array of a buffer has, of which this may be a part."""
+        buffer, shape = self.compiled.program.buffers[id], self.whole_shape(id)
+        return tuple(shape[axis] for axis in buffer.to_user)
+
+    def whole_shape(self, id: int) -> tuple[int, ...]:
+        """The shape of a buffer, with all parts of what lies in parts."""
+        buffer, shape = self.compiled.program.buffers[id], self.shapes[id]
+        return whole(shape, buffer.placement) if buffer.is_part else tuple(shape)
 
     @cached_property
     def pooled(self) -> list[Buffer]:

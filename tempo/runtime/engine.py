@@ -39,6 +39,7 @@ from tempo.runtime.memory import memory_of
 from tempo.runtime.profile.recorder import RECORDER
 from tempo.runtime.program_run import ProgramRun
 from tempo.runtime.results.salvage import Look, guarded, made_by_evaluator, salvaged
+from tempo.runtime.trial import compile_ahead
 from tempo.schedule.verify import verify
 from tempo.sdg.graph import Graph, Port
 from tempo.symbolic import TRUE, Condition, Symbol, conjunction, var
@@ -386,6 +387,13 @@ class CompiledEngine:
         code = None if sizes is None else engine.at(engine.plan_for(sizes), sizes).compiled
         made = {port: self._device_put(port, value, code) for port, value in given.items()}
         return {port.name: array for port, array in made.items()}
+
+    def compile_ahead(self, given: Mapping[Port, Any], sizes: Mapping[Symbol, int]) -> None:
+        """What a run that is given these calls, and others as one array each. Where indices or the rows that go on say
+        what runs, that is not known before."""
+        if self.tiles is None and (self.rows is None or not self.rows.apart(sizes)):
+            ready = self.at(self.plan_for(sizes), sizes)
+            compile_ahead(ready, ready.by_point(given))
 
     def _device_put(self, port: Port, value: Any, code: Compiled | None) -> Any:
         if code is not None and port in code.program.inputs:

@@ -367,6 +367,32 @@ class Executable:
             return {port.name: np.asarray(array) for port, array in given.items()}
         return self._engine.device_put(given, self._sizes)
 
+    def compile_ahead(self, **inputs: Any) -> None:
+        """Compile all that a run would at the sizes last compiled or run, before it: parts of it beside each other, and
+        before its arrays take memory. A run by itself compiles each part when it comes to it.
+
+        `inputs` are those that will be given as lists of arrays, one for each point; their elements are not looked at.
+        Runs that are asked for in chunks (`stream`, `progress=`, checkpoints), that are given what they may overwrite
+        (`donate=`), or of which indices or rows say what is run, compile more, or something else. Where nothing is
+        compiled but Python (PyTorch, NumPy) this does nothing.
+
+        Raises `SizeError` where no sizes are known, and `InputError` for a name that is no input.
+
+        >>> import tempo as tp
+        >>> with tp.Program("sum") as program:
+        ...     n = tp.dim("n")
+        ...     tp.output("y", tp.input("x", (), (n,))[0:n.size].sum())
+        >>> run = tp.compile(program, sizes={"n": 3})
+        >>> run.compile_ahead()
+        >>> run(x=[1.0, 2.0, 3.0])["y"].item()
+        6.0
+        """
+        with AtUserLine():
+            given = self._calls.inputs_of(inputs)
+            if isinstance(self._engine, CompiledEngine):
+                engine, sizes = self._with_sizes("")
+                engine.compile_ahead(given, sizes)
+
     def value(
         self,
         tensor: RecurrentTensor,

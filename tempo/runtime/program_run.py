@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tempo import dtypes
-from tempo.backends.by_point import padded, parts_of, placed
+from tempo.backends.by_point import ByPoint, padded, parts_of, placed
 from tempo.errors import TempoError
 from tempo.loop_ir.ir import Buffer
 from tempo.loop_ir.transforms.circular_reads import is_chunked
-from tempo.placement.mesh import permuted, whole
+from tempo.placement.mesh import permuted
 from tempo.reference.evaluator import Evaluated
 from tempo.runtime.compiled import Array, Item, Ready
 from tempo.runtime.host_pool import HostPool
@@ -66,9 +66,9 @@ class ProgramRun:
     def given(self, id: int, value: Any) -> Array:
         """An array of the caller's as an input has it."""
         backend, buffer = self.compiled.backend, self.compiled.program.buffers[id]
-        if self.ready.held is not None and value.shape != (wanted := self._extents(buffer)):
+        if self.ready.is_padded(id, value):
             fill = _poison(buffer.dtype) if self.poison else 0
-            value = padded(backend, value, wanted, fill)
+            value = padded(backend, value, self.ready.extents(id), fill)
         elif backend.takes_host_arrays and isinstance(value, np.ndarray):
             value = value.copy()  # the caller may go on writing into it, while segments still run
         if isinstance(value, np.ndarray) and id in self.compiled.handed_over and buffer.pooled is None:
@@ -86,16 +86,6 @@ class ProgramRun:
             given[buffer.id] = array if isinstance(array, np.ndarray) else self.compiled.backend.to_host(array)
             self.buffers[buffer.id] = self.made(buffer)
         return HostPool(self.compiled.backend, ready.pooled, ready.sizes, ready.folder, given)
-
-    def _extents(self, buffer: Buffer) -> tuple[int, ...]:
-        """The shape that the user's array has in it, of which this may be a part."""
-        shape = self.whole_shape(buffer)
-        return tuple(shape[axis] for axis in buffer.to_user)
-
-    def whole_shape(self, buffer: Buffer) -> tuple[int, ...]:
-        """The shape of a buffer, with all parts of what lies in parts."""
-        shape = self.ready.shapes[buffer.id]
-        return whole(shape, buffer.placement) if buffer.is_part else tuple(shape)
 
     def made(self, buffer: Buffer) -> Array:
         backend, shape = self.compiled.backend, self.ready.shapes[buffer.id]
@@ -215,6 +205,8 @@ class ProgramRun:
         array, order = self.buffers[id], self._lies(buffer)
         if self.pool is not None and id in self.pool.arrays:
             array, order = self.pool.arrays[id], None
+        if isinstance(array, ByPoint):
+            array = array.joined(backend.to_host)
         if stop is not None:
             axis = axis if order is None else order.index(axis)
             array = array[(slice(None),) * axis + (slice(first, stop),)]
@@ -257,8 +249,12 @@ class ProgramRun:
     def _make(self, item: Item) -> None:
         self.item += 1
         self.marks.clear()
+        called = () if item.segment is None else self.compiled.program.segments[item.segment].buffers
+        in_steps = any(isinstance(self.buffers[id], ByPoint) for id in called)
         for id in item.makes:
-            self.buffers[id] = self.made(self.compiled.program.buffers[id])
+            made = self.made(self.compiled.program.buffers[id])
+            is_left = in_steps and made is None and id in self.compiled.left_by_point
+            self.buffers[id] = ByPoint([None] * self.ready.shapes[id][0]) if is_left else made
 
     def _drop(self, item: Item) -> None:
         for id in item.drops:

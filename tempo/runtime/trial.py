@@ -1,12 +1,16 @@
-"""What a run will hold, told beforehand: the items of the driver on a heap without contents."""
+"""What a run will hold, told beforehand, and what it compiles: the items of the driver on a heap without contents."""
 
 from __future__ import annotations
 
+import contextvars
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tempo.backends.base import CompiledSegment, Trial
+from tempo.backends.base import CompiledSegment, Submit, Trial
 from tempo.loop_ir.analysis.heap import Frame, Heap, Piece
 from tempo.loop_ir.codegen.python import Emitter
 from tempo.loop_ir.codegen.trial import Walk, array_of, piece_of, tried
@@ -22,6 +26,22 @@ def heap_of(ready: Ready, estimate: bool = False) -> Heap:
     with Frame[int](heap) as caller, Frame[int](heap) as buffers:
         _Run(ready, caller, buffers, estimate).all()
     return heap
+
+
+def compile_ahead(ready: Ready, by_point: Mapping[int, int]) -> None:
+    """Compile what a run calls, segments beside each other; `by_point`: along how many of its first axes an input is
+    given by point."""
+    heap, workers = Heap(), os.cpu_count() or 1
+    with ThreadPoolExecutor(workers) as pool, Frame[int](heap) as caller, Frame[int](heap) as buffers:
+        waits = list[Callable[[], None]]()
+
+        def submit(work: Callable[[], None]) -> Callable[[], None]:
+            waits.append(pool.submit(contextvars.copy_context().run, work).result)
+            return waits[-1]
+
+        _Ahead(ready, caller, buffers, by_point, submit).all()
+        for wait in waits:
+            wait()
 
 
 class _Run:
@@ -121,3 +141,23 @@ class _Run:
                 if not write.index:
                     self._heap.store(made.get(write.value), write.buffer)
                     self._buffers[write.buffer] = made.get(write.value)
+
+
+class _Ahead(_Run):
+    """The same, where calls only say what they would compile."""
+
+    def __init__(
+        self, ready: Ready, caller: Frame[int], buffers: Frame[int], by_point: Mapping[int, int], submit: Submit
+    ) -> None:
+        super().__init__(ready, caller, buffers, estimate=True)
+        self._by_point, self._submit = dict(by_point), submit
+
+    def _call(self, segment: Segment, code: CompiledSegment) -> None:
+        if any(self._by_point.get(id) for id in segment.buffers):
+            made = (id for id in segment.results if self._buffers.get(id) is None)
+            self._by_point.update((id, 1) for id in made if id in self._compiled.left_by_point)
+        if code.ahead is not None:
+            given = {id: None if id in segment.unread else self._buffers.get(id) for id in segment.buffers}
+            code.ahead(given, self._by_point, self._sizes, partial(self._tables, segment), self._submit)
+        for id in segment.results:
+            self._buffers[id] = array_of(self._program.buffers[id], self._sizes)

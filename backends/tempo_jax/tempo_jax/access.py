@@ -12,6 +12,7 @@ from jax import lax
 
 from tempo.backends.loop_ir import Axis, Buffer, PointIndex, Read, WindowIndex
 from tempo.symbolic import Expr, Symbol
+from tempo_jax.halves import as_held, numbers
 from tempo_jax.operators.indexing import take
 from tempo_jax.pieces import Order, Pieces, order_within
 
@@ -65,7 +66,7 @@ def read(
         array, order = array.piece(at_piece.index.evaluate(values)), order_within(order, array.axis)
     lengths = list(_logical_shape(array, order))
     if _is_everything(entries, lengths, static):
-        return _logical(array, order)
+        return numbers(_logical(array, order), buffer.dtype)
     starts: list[Any] = [0] * array.ndim
     dropped: list[int] = []
     gathered: list[tuple[int, Array]] = []
@@ -85,7 +86,7 @@ def read(
     cut = _slice(array, starts, lengths, order, stays)
     for at, positions in gathered:
         cut = take(cut, positions, at)
-    return lax.squeeze(cut, dropped)
+    return numbers(lax.squeeze(cut, dropped), buffer.dtype)
 
 
 def _is_everything(entries: Entries, lengths: list[int], static: Values) -> bool:
@@ -121,14 +122,15 @@ def point(index: tuple[Expr, ...], values: Values) -> SliceAddress:
     return SliceAddress.point(tuple(each.evaluate(values) for each in index))
 
 
-def at(array: Array, where: SliceAddress, order: Order | None = None) -> Array:
-    """What is at a place, without the axes of which it is a point."""
+def at(array: Array, where: SliceAddress, dtype: str, order: Order | None = None) -> Array:
+    """What is at a place of a buffer, without the axes of which it is a point."""
     if isinstance(array, Pieces):
-        return at(array.piece(where.index[array.axis]), where.without(array.axis), order_within(order, array.axis))
+        piece, inner = array.piece(where.index[array.axis]), where.without(array.axis)
+        return at(piece, inner, dtype, order_within(order, array.axis))
     count = len(where.index)
     starts = [*where.index, *([0] * (array.ndim - count))]
     lengths = [*(1 if extent is None else extent for extent in where.extents), *_logical_shape(array, order)[count:]]
-    return lax.squeeze(_slice(array, starts, lengths, order), where.points)
+    return numbers(lax.squeeze(_slice(array, starts, lengths, order), where.points), dtype)
 
 
 def write(array: Array, where: SliceAddress, value: Array, order: Order | None = None) -> Array:
@@ -137,6 +139,7 @@ def write(array: Array, where: SliceAddress, value: Array, order: Order | None =
         position, axis = where.index[array.axis], array.axis
         written = write(array.piece(position), where.without(axis), value, order_within(order, axis))
         return array.replaced(position, written)
+    value = as_held(value, array)
     if not where.index:
         return value if order is None else lax.transpose(value, order)
     starts = [*where.index, *([0] * (array.ndim - len(where.index)))]

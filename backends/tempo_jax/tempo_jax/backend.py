@@ -77,7 +77,12 @@ class JaxBackend:
 
     @property
     def costs(self) -> Costs:
-        return FUSED if (self._made_for or self.device.platform) == "cpu" else FUSED_CUDA
+        return FUSED if self._platform == "cpu" else FUSED_CUDA
+
+    @property
+    def _platform(self) -> str:
+        """That code is made for."""
+        return self._made_for or self.device.platform
 
     def with_device(self, name: str) -> JaxBackend:
         """The same backend on the first device of a platform ("cpu", "cuda")."""
@@ -115,9 +120,10 @@ class JaxBackend:
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
         waits, identity = self._may_not_fit(request), self._identity(request)
         calls = Calls(self._scopes(request), self._meter, waits, self._made_for, identity)
-        made = JittedSegment(request, self.operator, self.costs, calls, self._mesh)
+        made = JittedSegment(request, self.operator, self.costs, calls, self._mesh, self._platform != "cpu")
         in_chunks = None if request.segment.loop is None else InChunks(made.part, made.opened, made.closed)
-        return CompiledSegment(made, "", in_chunks, made.by_point, made.trial, compiles=True)
+        ahead = None if self._mesh is not None or self._made_for else made.ahead  # descriptions say not how parts lie
+        return CompiledSegment(made, "", in_chunks, made.by_point, made.trial, compiles=True, ahead=ahead)
 
     def _identity(self, request: SegmentRequest) -> Identity | None:
         """None where more counts than a segment (a mesh, operators of a subclass), and where no executable was ever

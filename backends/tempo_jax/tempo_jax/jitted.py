@@ -7,26 +7,27 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
 from tempo import dtypes
-from tempo.backends import ByPoint, Costs, SegmentRequest
+from tempo.backends import ByPoint, Costs, SegmentRequest, Submit
 from tempo.backends.heap import Frame, Heap, Piece, array_of
 from tempo.backends.loops import given_up, layouts_in_segments, made_first, replaced
 from tempo.backends.tracing import Origin
 from tempo.symbolic import Symbol
 from tempo.waiting import waiting
-from tempo_jax import cache
+from tempo_jax import cache, halves
 from tempo_jax.checks import ErrorWord
 from tempo_jax.mesh import DeviceMesh
-from tempo_jax.pieces import Pieces, as_pieces
-from tempo_jax.recall import Identity, is_watched, keep, may_be_kept, recalled
+from tempo_jax.pieces import Pieces, as_pieces, as_points
+from tempo_jax.recall import Identity, is_watched, keep, kinds_of, may_be_kept, recalled
 from tempo_jax.scopes import Scopes
 from tempo_jax.segments import Operator, SegmentTracer, known_bounds
 
@@ -92,15 +93,29 @@ class Calls:
 
 
 class JittedFunction:
-    """One `jax.jit` function, or its executable where an earlier process has kept that. Where indices are checked its
-    last result is the error word (`tempo_jax.checks`), which is waited for."""
+    """One function, run as an executable for arguments of one kind where that may be kept for other processes, else and
+    for all others as a `jax.jit` function. Where indices are checked its last result is the error word
+    (`tempo_jax.checks`), which is waited for."""
 
-    def __init__(self, function: Any, name: str, word: ErrorWord | None, calls: Calls) -> None:
-        self.function = function
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        word: ErrorWord | None,
+        calls: Calls,
+        donated: tuple[int, ...] = (),
+        own: str | None = None,
+    ) -> None:
+        """`name` is shown, `own` is JAX's, where the function has no name. `donated`: the numbers of arguments."""
+        self._plain, self._own, self._donated = function, own or function.__name__, donated
         self._name, self._word, self._calls = name, word, calls
-        self._run = function
+        self._run: Callable[..., Any] | None = None
         self._called = False
         self._described: tuple[Any, ...] = ()
+        self._kinds: tuple[str, ...] | None = None
+        self._turn = threading.Lock()
+        self._lowered: jax.stages.Lowered | None = None
+        self._making: Callable[[], None] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
         calls = self._calls
@@ -109,12 +124,22 @@ class JittedFunction:
                 calls.meter.look(self._executable(arguments))
         if self._called and not calls.scopes and not calls.waits:
             return self._checked(self._results(arguments))
-        with calls.entered(*(() if self._called else (self._compiling,))):
+        with calls.entered():
             if calls.made_for and not self._called:
                 self.function.trace(*arguments).lower(lowering_platforms=(calls.made_for,))
             results = self._waited(arguments) if self._called else self._first(arguments)
         self._called = True
         return self._checked(results)
+
+    @cached_property
+    def function(self) -> Any:
+        return self._jit()
+
+    def _jit(self) -> Any:
+        """Another one to JAX, which lets go of what it has traced of it when it is gone."""
+        function = partial(self._plain)
+        function.__name__ = self._own  # type: ignore[attr-defined]
+        return jax.jit(function, donate_argnums=self._donated)
 
     @property
     def was_called(self) -> bool:
@@ -127,7 +152,7 @@ class JittedFunction:
     @property
     def module(self) -> str:
         """XLA's name of it."""
-        return f"jit_{self.function.__name__}"
+        return f"jit_{self._own}"
 
     def text(self) -> str:
         """The instructions that XLA has made of it, once it was called."""
@@ -135,43 +160,83 @@ class JittedFunction:
             return self._executable(self._described).as_text()  # type: ignore[no-any-return]
 
     def _executable(self, arguments: tuple[Any, ...]) -> Any:
-        """What an earlier process has kept, else what is compiled for these arguments, which may be descriptions; a
-        call like it is then compiled, too."""
-        is_recalled = self._run is not self.function
-        return self._run if is_recalled else self.function.lower(*arguments).compile()
+        """For these arguments, which may be descriptions; a call like that finds it."""
+        if not self._called:
+            self.make(arguments)
+        made = self._run
+        if made is None or made is self.function or self._kinds != kinds_of(arguments):
+            return self.function.lower(*arguments).compile()
+        return made
+
+    # -- compiling ---------------------------------------------------------------------------------------------------
+
+    def make(self, arguments: tuple[Any, ...], submit: Submit | None = None) -> None:
+        """What a call with arguments like these runs; they may be descriptions. `submit` does the work, if any, and
+        who calls waits for it; without it, it is done here, unless `jax.jit` is to do it when it is called."""
+        kinds = kinds_of(arguments)
+        with self._turn:
+            if self._kinds != kinds:
+                self._described, self._run = jax.tree.map(_description, arguments), None
+                self._making, self._kinds = self._begun(arguments, submit), kinds
+            wait = self._making
+        if wait is not None and submit is None:
+            wait()
+
+    def _begun(self, arguments: tuple[Any, ...], submit: Submit | None) -> Callable[[], None] | None:
+        """Gives what waits for it, where there is anything to wait for."""
+        identity = self._calls.identity
+        file = None if identity is None else identity.file(f"{self._name} {self.module}", arguments)
+        if identity is None or file is None:
+            if submit is None:
+                return None
+            self._lowered = self.function.lower(*self._described)
+            return submit(self._compile)
+        self._run = recalled(file, identity.device)
+        if self._run is not None:
+            _trim_heap()
+            return None
+        function = self._jit()
+        self._lowered = function.lower(*self._described)  # as the call will
+        if not may_be_kept(self._lowered):
+            self.function, self._lowered = function, None
+            return None
+        work = partial(self._compile, file)
+        return work() if submit is None else submit(work)
+
+    def _compile(self, file: Path | None = None) -> None:
+        """With a `file` it is what is run, and kept there; else `jax.jit` finds it when it is called."""
+        lowered, self._lowered = self._lowered, None
+        assert lowered is not None
+        is_own = cache.off_since()
+        with self._calls.entered(*(() if file else (cache.kept,))), self._compiling():
+            compiled = lowered.compile()
+            del lowered
+            if file is not None and is_own():
+                keep(file, compiled)
+        if file is not None:
+            self._run = compiled
+
+    def _first(self, arguments: tuple[Any, ...]) -> Any:
+        self.make(arguments)
+        if self._run is not None:
+            return self._waited(arguments)
+        self._run = self.function
+        with self._compiling(), cache.kept():
+            return self._waited(arguments)
 
     @contextmanager
     def _compiling(self) -> Iterator[None]:
-        with waiting(f"XLA compiles {self._name}, in its first call"):
+        with waiting(f"XLA compiles {self._name}"):
             yield
         _trim_heap()
-
-    def _first(self, arguments: tuple[Any, ...]) -> Any:
-        """It is compiled, unless an earlier process has kept it."""
-        self._described, identity = jax.tree.map(_description, arguments), self._calls.identity
-        file = None if identity is None else identity.file(f"{self._name} {self.module}", arguments)
-        if identity is None or file is None:
-            with cache.kept():
-                return self._waited(arguments)
-        found = recalled(file, identity.device)
-        if found is not None:
-            self._run = found
-            return self._waited(arguments)
-        lowered = self.function.lower(*self._described)  # as the call will
-        keeps, is_own = may_be_kept(lowered), cache.off_since()
-        with nullcontext() if keeps else cache.kept():
-            results = self._waited(arguments)
-        if keeps and is_own():
-            keep(file, lowered.compile())  # which is at hand
-        return results
 
     def _results(self, arguments: tuple[Any, ...]) -> Any:
         """An executable is for arrays of one shape each, and for none of JAX's tracers; `jax.jit` is for all, and runs
         a function as JAX's settings say that somebody watches."""
         run = self._run  # once: another thread may go on to the other
-        if run is self.function:
+        if run is not None and run is self.function:
             return run(*arguments)
-        if not is_watched():
+        if run is not None and not is_watched():
             try:
                 return run(*arguments)
             except TypeError:
@@ -203,8 +268,15 @@ class JittedSegment:
     """
 
     def __init__(
-        self, request: SegmentRequest, operator: Operator, costs: Costs, calls: Calls, mesh: DeviceMesh | None = None
+        self,
+        request: SegmentRequest,
+        operator: Operator,
+        costs: Costs,
+        calls: Calls,
+        mesh: DeviceMesh | None = None,
+        moves_halves: bool = True,
     ) -> None:
+        """The last as `SegmentTracer` has it."""
         segment = request.segment
         first = 2 + len(segment.arguments)
         kept = replaced(request.program)  # what is in them is remembered, should a call of the host fail
@@ -213,17 +285,19 @@ class JittedSegment:
         self._bounds, self._calls = known_bounds(request), calls
         self._orders = layouts_in_segments(request.program)
         self._given_up = given_up(request.program, segment)
+        self._places = tuple(places[id] for id in sorted(self._donated))
+        self._between = frozenset[int]() if moves_halves else halves.between(request.program)
+        self._tracer = partial(
+            SegmentTracer, request, operator, costs, self._bounds, mesh=mesh, moves_halves=moves_halves
+        )
         self._replaced = self._results_in_inputs()
-        self._jit = partial(jax.jit, donate_argnums=tuple(places[id] for id in sorted(self._donated)))
-        self._tracer = partial(SegmentTracer, request, operator, costs, self._bounds, mesh=mesh)
         self._made: Parts | None = None
         self._turn = threading.Lock()
         self._whole: JittedFunction | None = None
         if segment.loop is None or self._bounds is not None:
             self._all = self._tracer()
             donated = tuple(places[id] for id in sorted({*self._donated, *self._replaced.values()}))
-            whole = jax.jit(self._all, donate_argnums=donated)
-            self._whole = JittedFunction(whole, segment.name, self._all.word, self._calls)
+            self._whole = JittedFunction(self._all, segment.name, self._all.word, self._calls, donated)
 
     def modules(self) -> dict[str, Callable[[], Mapping[str, Origin]]]:
         """Of the executables that were called, by their names: what their instructions are of."""
@@ -237,7 +311,7 @@ class JittedSegment:
     def by_point(self, buffer: int) -> int:
         """Along its first axis, where each point has an array of its own anyway or is that of the loop of chunks."""
         tracer = self._parts.tracer if self._whole is None else self._all
-        return int(buffer in tracer.stepped or tracer.storage.pieces.get(buffer) == 0)
+        return int(tracer.takes_points(buffer))
 
     @property
     def _parts(self) -> Parts:
@@ -245,7 +319,7 @@ class JittedSegment:
         if self._made is None:
             with self._turn:
                 if self._made is None:
-                    self._made = Parts(self._tracer(in_parts=True), self._jit, self._calls, self._given_up)
+                    self._made = Parts(self._tracer(in_parts=True), self._places, self._calls, self._given_up)
         return self._made
 
     def executable(self, start: int, stop: int) -> JittedFunction | None:
@@ -253,12 +327,13 @@ class JittedSegment:
         return self._whole if self._bounds is None or (start, stop) == self._bounds else None
 
     def __call__(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
-        """With arrays of whole buffers."""
+        """With arrays of whole buffers, or by point; those it leaves so."""
         whole = self.executable(start, stop)  # whose bounds are known
         if any(isinstance(each, ByPoint) for each in arguments):
             arguments = tuple(map(as_pieces, arguments))
             whole = None if self._parts.in_steps(arguments) else whole
-        return self._parts.whole(start, stop, *arguments) if whole is None else whole(None, None, *arguments)
+        made = self._parts.whole(start, stop, *arguments) if whole is None else whole(None, None, *arguments)
+        return tuple(map(as_points, made))
 
     @contextmanager
     def trial(
@@ -270,15 +345,14 @@ class JittedSegment:
     ) -> Iterator[Mapping[int, Piece]]:
         """What a call needs, as XLA tells it. Results lie where what is donated for them does."""
         program, segment = self._request.program, self._request.segment
-        arrays = {id: self._described(id, sizes) for id, piece in given.items() if piece is not None}
+        arguments = self._arguments(given, {}, sizes, tables)
         with Frame[int](heap) as made:
             for id in segment.results:
                 lies = self._replaced.get(id, id) if self._runs_whole else id
                 old = given[lies] if id in self._donated else None
                 made[id] = old or array_of(program.buffers[id], sizes)
             planned = sum(piece.bytes for id, piece in made.held.items() if piece is not given[id])
-            symbols = tuple(sizes.get(symbol, 0) for symbol in segment.arguments)
-            own, new = self._needs((*symbols, *map(arrays.get, segment.buffers), *tables()))
+            own, new = self._needs(arguments, sizes)
             with heap.within(segment.name), Frame[int](heap, given):  # arguments live as long as the call
                 Frame[str](heap, {"own": Piece(own + max(0, new - planned), _OWN)}).become({})
             yield made.held
@@ -287,14 +361,50 @@ class JittedSegment:
         buffer = self._request.program.buffers[id]
         shape = buffer.extents(sizes)
         order = self._orders.get(id, range(len(shape)))
-        return jax.ShapeDtypeStruct([shape[axis] for axis in order], dtypes.to_numpy(buffer.dtype))
+        dtype = halves.BITS if id in self._between else dtypes.to_numpy(buffer.dtype)
+        return jax.ShapeDtypeStruct([shape[axis] for axis in order], dtype)
 
-    def _needs(self, arguments: tuple[Any, ...]) -> tuple[int, int]:
+    def _arguments(
+        self,
+        given: Mapping[int, Piece | None],
+        by_point: Mapping[int, int],
+        sizes: Mapping[Symbol, int],
+        tables: Callable[[], Sequence[Any]],
+    ) -> tuple[Any, ...]:
+        """Descriptions of those of a call."""
+        segment = self._request.segment
+        arrays = (
+            _by_point(self._described(id, sizes), by_point.get(id, 0), given.get(id) is not None)
+            for id in segment.buffers
+        )
+        symbols = (sizes.get(symbol, 0) for symbol in segment.arguments)
+        return (*symbols, *arrays, *tables())
+
+    def _needs(self, arguments: tuple[Any, ...], sizes: Mapping[Symbol, int]) -> tuple[int, int]:
         """Of what was called, or of a call with arrays of whole buffers."""
         with self._calls.entered():
             if self._whole is not None and self._runs_whole:
                 return self._whole.needs((None, None, *arguments))
-            return self._parts.needs(arguments)
+            found = [executable.needs(described) for executable, described in self._parts.described(arguments, sizes)]
+            return max((own for own, _ in found), default=0), 0
+
+    def ahead(
+        self,
+        given: Mapping[int, Piece | None],
+        by_point: Mapping[int, int],
+        sizes: Mapping[Symbol, int],
+        tables: Callable[[], Sequence[Any]],
+        submit: Submit,
+    ) -> None:
+        """As `tempo.backends.Ahead` has it."""
+        arguments = tuple(map(as_pieces, self._arguments(given, by_point, sizes, tables)))
+        in_steps = any(isinstance(each, Pieces) for each in arguments) and self._parts.in_steps(arguments)
+        with self._calls.entered():
+            if self._whole is not None and not in_steps:
+                self._whole.make((None, None, *arguments), submit)
+                return
+            for executable, described in self._parts.described(arguments, sizes):
+                executable.make(described, submit)
 
     @property
     def _runs_whole(self) -> bool:
@@ -322,7 +432,7 @@ class JittedSegment:
         return self._parts.opened(arrays)
 
     def closed(self, arrays: Mapping[int, Array]) -> dict[int, Array | None]:
-        return self._parts.closed(arrays)
+        return {id: as_points(array) for id, array in self._parts.closed(arrays).items()}
 
 
 class Parts:
@@ -331,21 +441,22 @@ class Parts:
     """
 
     def __init__(
-        self, tracer: SegmentTracer, jit: Callable[..., Any], calls: Calls, given_up: frozenset[int] = frozenset()
+        self, tracer: SegmentTracer, donated: tuple[int, ...], calls: Calls, given_up: frozenset[int] = frozenset()
     ) -> None:
-        """`given_up`: inputs that nothing needs once they lie as the storage says."""
+        """`donated`: the numbers of arguments. `given_up`: inputs not needed once they lie as the storage says."""
         self.tracer, self._calls, self._segment, self._given_up = tracer, calls, tracer.segment, given_up
         storage = tracer.storage
         self._lying = frozenset((*storage.pieces, *(id for id, _ in storage.growing)))
         shown = tracer.segment.name
-        self.executables = [self._stretch(number, f"{shown}_{number}", jit) for number in range(len(tracer.stretches))]
-        self._open = JittedFunction(jax.jit(self._opened), f"{shown}_opened", None, calls)
-        self._close = JittedFunction(jax.jit(self._closed), f"{shown}_closed", None, calls)
+        self.executables = [
+            self._stretch(number, f"{shown}_{number}", donated) for number in range(len(tracer.stretches))
+        ]
+        self._open = JittedFunction(self._opened, f"{shown}_opened", None, calls)
+        self._close = JittedFunction(self._closed, f"{shown}_closed", None, calls)
 
-    def _stretch(self, number: int, shown: str, jit: Callable[..., Any]) -> JittedFunction:
-        tracer = self.tracer
-        function = _named(partial(tracer.stretch, number), f"{tracer.__name__}_{number}")
-        return JittedFunction(jit(function), shown, tracer.word, self._calls)
+    def _stretch(self, number: int, shown: str, donated: tuple[int, ...]) -> JittedFunction:
+        tracer, own = self.tracer, f"{self.tracer.__name__}_{number}"
+        return JittedFunction(partial(tracer.stretch, number), shown, tracer.word, self._calls, donated, own)
 
     def cut(self, start: int, stop: int, sizes: tuple[Any, ...]) -> Iterator[tuple[int, int, int]]:
         """The stretches, by number, from where and to where they are run, in the loop's direction."""
@@ -364,6 +475,9 @@ class Parts:
                 arrays.update((id, pieces.only(first)) for id, pieces in by_step.items())
                 results = self.executables[number](first, last, *sizes, *arrays.values(), *tables)
                 arrays.update(zip(self._segment.results, results, strict=True))
+                for id in by_step.keys() & set(self._segment.results):
+                    by_step[id] = by_step[id].replaced(first, arrays[id].arrays[0])
+        arrays.update(by_step)
         return tuple(arrays[id] for id in self._segment.results)
 
     def _steps(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -378,14 +492,15 @@ class Parts:
         return any(isinstance(arrays[id], Pieces) for id in self.tracer.stepped)
 
     def whole(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
-        """The same with arrays of whole buffers."""
+        """The same with arrays of whole buffers, or by point."""
         sizes, arrays, tables = self._apart(arguments)
         opened = self.opened(arrays)
         for array in (arrays[id] for id in self._given_up if opened[id] is not arrays[id]):
             if isinstance(array, jax.Array):
                 array.delete()
-        results = self(start, stop, *sizes, *opened.values(), *tables)
-        return tuple(self.closed(dict(zip(self._segment.results, results, strict=True))).values())
+        made = dict(zip(self._segment.results, self(start, stop, *sizes, *opened.values(), *tables), strict=True))
+        made.update(self.closed({id: array for id, array in made.items() if not isinstance(arrays[id], Pieces)}))
+        return tuple(made.values())
 
     def _apart(self, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[int, Array], tuple[Any, ...]]:
         """Sizes, buffers and tables."""
@@ -401,22 +516,42 @@ class Parts:
         with self._calls.entered():
             return storage.fitted(arrays, number)
 
-    def needs(self, arguments: tuple[Any, ...]) -> tuple[int, int]:
-        """The most that one stretch needs for itself, given descriptions of whole buffers."""
+    def described(
+        self, arguments: tuple[Any, ...], known: Mapping[Symbol, int]
+    ) -> Iterator[tuple[JittedFunction, tuple[Any, ...]]]:
+        """What a call with descriptions of arrays, whole or in pieces, calls in turn, and with what; where it is not
+        known how far the loop runs, all that it may call."""
+        loop = self._segment.loop
+        assert loop is not None
         sizes, arrays, tables = self._apart(arguments)
-        arrays, most = jax.eval_shape(self._opened, arrays), 0
-        for number, executable in enumerate(self.executables):
+        by_point = {id for id, array in arrays.items() if isinstance(array, Pieces)}
+        changed = self._changed(arrays)
+        if changed:
+            yield self._open, (changed,)
+            arrays |= jax.eval_shape(self._opened, changed)
+        by_step = [id for id in self.tracer.stepped if isinstance(arrays[id], Pieces)]
+        is_known = loop.lo.symbols() | loop.hi.symbols() <= known.keys()
+        lo, hi = (int(each.evaluate(known)) if is_known else 0 for each in (loop.lo, loop.hi))
+        everywhere = ((number, 0, 0) for number in range(len(self.executables)))
+        for number, start, stop in self.cut(lo, hi, sizes) if is_known else everywhere:
             arrays = jax.eval_shape(partial(self.tracer.storage.fitted, statement=number), arrays)
-            most = max(most, executable.needs((0, 0, *sizes, *arrays.values(), *tables))[0])
-        return most, 0
+            given = {**arrays, **{id: arrays[id].only(start) for id in by_step}}
+            yield self.executables[number], (start, stop, *sizes, *given.values(), *tables)
+        changed = {id: arrays[id] for id in self._segment.results if id in self._lying and id not in by_point}
+        if changed:
+            yield self._close, (changed,)
 
     def opened(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
-        made, given = self._segment.results, {id: as_pieces(array) for id, array in arrays.items()}
+        given = {id: as_pieces(array) for id, array in arrays.items()}
+        changed = self._changed(given)
+        return {**given, **self._open(changed)} if changed else given
+
+    def _changed(self, given: Mapping[int, Array]) -> dict[int, Array]:
+        """Those that do not lie as the storage says."""
         lying = {id for id in self._lying if not isinstance(given.get(id), Pieces)}
-        changed = {id: array for id, array in given.items() if (array is None and id in made) or id in lying}
-        if not changed:
-            return given
-        return {**given, **self._open(changed)}
+        return {
+            id: array for id, array in given.items() if (array is None and id in self._segment.results) or id in lying
+        }
 
     def _opened(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
         opened = self.tracer.storage.opened({id: self.tracer.array(id, array) for id, array in arrays.items()})
@@ -450,10 +585,12 @@ def _description(argument: Any) -> Any:
     return jax.ShapeDtypeStruct(argument.shape, argument.dtype, weak_type=is_weak)
 
 
-def _named(function: Any, name: str) -> Any:
-    """With JAX's name of the executable."""
-    function.__name__ = name
-    return function
+def _by_point(described: jax.ShapeDtypeStruct, axes: int, is_there: bool) -> Any:
+    """Along the first axes one for each point, of an array whose axes lie in order; None where it is to be made."""
+    if not axes:
+        return described if is_there else None
+    inner = _by_point(jax.ShapeDtypeStruct(described.shape[1:], described.dtype), axes - 1, is_there)
+    return ByPoint([inner] * described.shape[0])
 
 
 def _is_gone(array: Array) -> bool:

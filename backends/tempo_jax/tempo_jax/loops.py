@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tempo.backends.loop_ir import Loop, stop_in
+from tempo.backends.loop_ir import Buffer, Loop, stop_in
 from tempo.backends.loops import Place, earlier, recent
 from tempo_jax import access
 
@@ -50,8 +50,10 @@ def _bound(value: Any, dtype: Any) -> Any:
 class Handed:
     """The values at `places`, as an iteration indexes them, of a loop from `lo` to `hi`."""
 
-    def __init__(self, loop: Loop, lo: Any, hi: Any, orders: Mapping[int, access.Order]) -> None:
-        self._orders = orders
+    def __init__(
+        self, loop: Loop, lo: Any, hi: Any, described: Mapping[int, Buffer], orders: Mapping[int, access.Order]
+    ) -> None:
+        self._described, self._orders = described, orders
         self._var, self._recents = loop.var, recent(loop)
         self.places: list[Place] = [
             earlier(each, loop, ago) for each in self._recents for ago in range(1, each.depth + 1)
@@ -66,7 +68,8 @@ class Handed:
         """What the first iteration reads of what iterations before it would have written."""
         here = {**values, self._var: self._first}
         for buffer, index in self.places:
-            yield access.at(buffers[buffer], access.point(index, here), self._orders.get(buffer))
+            dtype = self._described[buffer].dtype
+            yield access.at(buffers[buffer], access.point(index, here), dtype, self._orders.get(buffer))
 
     def on(self, written: Buffers, handed: tuple[Array, ...]) -> Iterator[Array]:
         """For the next iteration: what this one wrote, then all but the oldest of what it was handed."""

@@ -75,6 +75,11 @@ def as_pieces(array: Any) -> Any:
     return Pieces(tuple(array), 0) if isinstance(array, ByPoint) else array
 
 
+def as_points(array: Any) -> Any:
+    """What is in pieces along the first axis, by point."""
+    return ByPoint(array.arrays) if isinstance(array, Pieces) and array.axis == 0 else array
+
+
 def together(array: Array, order: Order | None) -> Array:
     return jnp.stack(array.arrays, _lies(array.axis, order)) if isinstance(array, Pieces) else array
 

@@ -56,12 +56,17 @@ class Identity:
         folder = cache.own_folder()
         if folder is None or self._text is None:
             return None
-        leaves, structure = jax.tree.flatten(arguments)
-        if is_watched() or any(isinstance(each, jax.core.Tracer) for each in leaves):
+        if is_watched() or any(isinstance(each, jax.core.Tracer) for each in jax.tree.leaves(arguments)):
             return None  # what is traced becomes part of the caller's
         settings = sorted((name, str(value)) for name, value in _settings().items())
-        found = [_FORMAT, self._text, function, str(structure), *map(_kind, leaves), str(settings)]
+        found = [_FORMAT, self._text, function, *kinds_of(arguments), str(settings)]
         return None if any(" at 0x" in each for each in found) else folder / f"{digest(*found)}.executable"
+
+
+def kinds_of(arguments: Any) -> tuple[str, ...]:
+    """What an executable is for, of arguments or of their descriptions."""
+    leaves, structure = jax.tree.flatten(arguments)
+    return str(structure), *map(_kind, leaves)
 
 
 def _kind(leaf: Any) -> str:

@@ -40,17 +40,18 @@ from tempo.backends.loops import (
     LoopStretch,
     Place,
     dropped,
+    in_segments,
     is_empty,
     layouts_in_segments,
     overwrites,
-    read_by_iteration,
     read_place,
     replaced,
+    touched_by_iteration,
 )
 from tempo.backends.operators import Call, call_for, static_type
 from tempo.errors import IndexOutOfRangeError, InternalError, ShapeError
 from tempo.symbolic import Expr, Symbol, const
-from tempo_jax import access
+from tempo_jax import access, halves
 from tempo_jax.alike import AlikeIterations
 from tempo_jax.branches import BranchPlan
 from tempo_jax.checks import WORD, ErrorWord, checks, is_checked
@@ -58,7 +59,7 @@ from tempo_jax.loops import Handed, inside, repeat
 from tempo_jax.mesh import DeviceMesh
 from tempo_jax.operators.contractions import Turning
 from tempo_jax.operators.values import HALF
-from tempo_jax.pieces import Pieces, piece_of
+from tempo_jax.pieces import Pieces, order_within, piece_of
 from tempo_jax.precision import is_wide
 from tempo_jax.scopes import Scopes
 from tempo_jax.storage import ArrayPlan
@@ -122,7 +123,7 @@ class SegmentTracer:
 
     With `bounds` the outermost loop runs between these numbers, and what the call says of them is ignored. `in_parts`:
     each stretch of the outermost loop is a function of its own (`stretch`), run from and to where the call says, and
-    all of them have their arrays as `storage` says.
+    all of them have their arrays as `storage` says. `moves_halves`: what is of bfloat16 need not be held as bits.
     """
 
     def __init__(
@@ -133,6 +134,7 @@ class SegmentTracer:
         bounds: tuple[int, int] | None = None,
         in_parts: bool = False,
         mesh: DeviceMesh | None = None,
+        moves_halves: bool = True,
     ) -> None:
         self.request, self.segment, self.bounds, self.mesh = request, request.segment, bounds, mesh
         self.origins = Scopes.of(request)
@@ -156,12 +158,25 @@ class SegmentTracer:
         outputs = frozenset(id for id, buffer in known.items() if buffer.role == "output")
         whole = outputs if in_parts else frozenset[int]()  # they are looked at between calls
         self.storage = ArrayPlan.of(self.body, known, self.static, self.orders, costs, whole)
+        self.between = frozenset[int]() if moves_halves else halves.between(request.program)
+        written = () if moves_halves else {*self.segment.results, *self.between}
+        self.as_bits = frozenset(id for id in written if halves.is_held(self.buffers[id]))
 
     @cached_property
     def stepped(self) -> frozenset[int]:
-        """The inputs of which an iteration of the outermost loop reads its own point alone."""
-        loop = self.segment.loop
-        return frozenset[int]() if loop is None else read_by_iteration(self.request.program, loop)
+        """The inputs, and what segments alone look at, of which an iteration of the outermost loop touches its own
+        point alone."""
+        loop, program = self.segment.loop, self.request.program
+        if loop is None:
+            return frozenset()
+        known = {id: self.buffers[id] for id in in_segments(program)}
+        full = {id for id, each in known.items() if each.axes and each.axes[0].kind == "full"}
+        growing = {id for id, _ in self.storage.growing}
+        return touched_by_iteration(loop) & (full - growing | set(program.inputs.values()))
+
+    def takes_points(self, id: int) -> bool:
+        """Whether it may be given a buffer as an array for each point along the first axis, and leaves it so."""
+        return id in self.stepped or self.storage.pieces.get(id) == 0
 
     @cached_property
     def unwanted(self) -> frozenset[int]:
@@ -187,11 +202,14 @@ class SegmentTracer:
         for number, statement in enumerate(self.body):
             state.buffers = self.storage.fitted(state.buffers, number)
             self.statement(statement, state)
-        results = [
-            arrays[id] if id in self.storage.pieces and id in self.unwanted else self.closed(id, state.buffers[id])
-            for id in self.segment.results
-        ]
+        results = [self._result(id, arrays[id], state.buffers[id]) for id in self.segment.results]
         return self._left(arrays, results, state)
+
+    def _result(self, id: int, given: Array, made: Array) -> Array:
+        """What was given by point is given back so. What nobody wants and was cut into pieces need not be whole."""
+        if isinstance(given, Pieces):
+            return made
+        return given if id in self.storage.pieces and id in self.unwanted else self.closed(id, made)
 
     def stretch(self, number: int, start: Any, stop: Any, *arguments: Any) -> tuple[Array, ...]:
         """A part of a stretch, with arrays as the storage has them, before and after."""
@@ -211,8 +229,12 @@ class SegmentTracer:
         return arrays, state
 
     def _left(self, arrays: Mapping[int, Array], results: list[Array], state: TraceState) -> tuple[Array, ...]:
-        own = _distinct(results, arrays, self.segment.results)
-        found = tuple(self.shared(id, each) for id, each in zip(self.segment.results, own, strict=True))
+        ids = self.segment.results
+        shown = [
+            each if id in self.between else halves.numbers(each, self.buffers[id].dtype)
+            for id, each in zip(ids, results, strict=True)
+        ]
+        found = tuple(self.shared(id, each) for id, each in zip(ids, _distinct(shown, arrays, ids), strict=True))
         return found if self.word is None else (*found, self.shared(WORD, state.buffers[WORD]))
 
     def closed(self, id: int, array: Array) -> Array:
@@ -246,11 +268,22 @@ class SegmentTracer:
         buffer, constants = self.buffers[id], self.request.program.constants
         if id in constants and constants[id].array.size <= _MOST_KNOWN:
             return jnp.asarray(constants[id].array.transpose(buffer.from_user))
-        if given is not None:
-            return given
-        shape = self.storage.short(id, buffer.extents(self.static))
-        order = self.orders.get(id, range(len(shape)))
-        return jnp.full([shape[axis] for axis in order], self._untouched(buffer, shape), dtypes.to_numpy(buffer.dtype))
+        if isinstance(given, Pieces):
+            return given.mapped(lambda piece: self._held(id, piece, given.axis))
+        return self._held(id, given)
+
+    def _held(self, id: int, given: Array | None, axis: int | None = None) -> Array:
+        """An array of a buffer, or a piece of it at a position of an axis, as the statements have it."""
+        buffer = self.buffers[id]
+        if given is None:
+            shape, order = buffer.extents(self.static), self.orders.get(id)
+            if axis is None:
+                shape = self.storage.short(id, shape)
+            else:
+                shape, order = (*shape[:axis], *shape[axis + 1 :]), order_within(order, axis)
+            lying = shape if order is None else [shape[at] for at in order]
+            given = jnp.full(lying, self._untouched(buffer, shape), dtypes.to_numpy(buffer.dtype))
+        return halves.bits(given) if id in self.as_bits else given
 
     @staticmethod
     def _untouched(buffer: Buffer, shape: Iterable[int]) -> int:
@@ -306,7 +339,7 @@ class SegmentTracer:
                 self.branch(decided.evaluate(state.values), then, otherwise, state)
                 state.carried = carried
             case Guard(table, point, body):
-                marked = access.at(state.tables[table], access.point(point, state.values))
+                marked = access.at(state.tables[table], access.point(point, state.values), "bool")
                 self.branch(marked, body, (), state)
             case Stop(buffer):
                 state.left = state.buffers[buffer] != 0  # the condition of the loop looks at it, too
@@ -393,7 +426,7 @@ class SegmentTracer:
             points = range(lo, hi)
             self.few(loop, points if loop.direction == "forward" else points[::-1], state)
             return
-        recent = Handed(loop, lo, hi, self.orders)
+        recent = Handed(loop, lo, hi, self.buffers, self.orders)
         carried = [id for id in self.carried(loop) if id not in recent.replaced]
         forward, unchanged = loop.direction == "forward", self.unchanged(loop, state)
         fixed = [id for id in unchanged if self.buffers[id].dtype in HALF and state.buffers[id].size > _MOST_KNOWN]
@@ -508,7 +541,7 @@ class SegmentTracer:
             last = inner.written.get(id)
             if last is not None and last.array is inner.buffers[id] and last.where == where:
                 return last.value
-            return access.at(inner.buffers[id], place, self.orders.get(id))
+            return access.at(inner.buffers[id], place, self.buffers[id].dtype, self.orders.get(id))
 
         def side(statements: tuple[Statement, ...]) -> Callable[[], tuple[Array, ...]]:
             def run() -> tuple[Array, ...]:

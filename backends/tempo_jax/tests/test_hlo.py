@@ -200,15 +200,64 @@ def test_a_copy_outside_of_loops_is_not_counted():
 # -- programs ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_recurrence_with_full_output():
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_recurrence_with_full_output(dtype: str):
+    eye = np.eye(8).astype(dtypes.to_numpy(dtype))
     with tp.Program("recurrence") as program:
         (t,) = tp.dims("t")
-        w = tp.input("w", shape=(8, 8), dims=())
-        h = tp.recurrent("h", shape=(8,), dims=(t,))
-        h[0] = tp.constant(np.ones(8, np.float32))
+        w = tp.input("w", shape=(8, 8), dims=(), dtype=dtype)
+        h = tp.recurrent("h", shape=(8,), dims=(t,), dtype=dtype)
+        h[0] = tp.constant(eye.sum(axis=0))
         h[t + 1] = tp.tanh(h[t] @ w)
         tp.output("h", h)
-    assert_in_place(program, {"t": 500}, 500 * 8, w=np.eye(8, dtype=np.float32))
+    recorder = assert_in_place(program, {"t": 500}, 500 * 8, w=eye)
+    wide = [made for text in recorder.texts for made in re.findall(r"= f32\[500,8\].*", text)]
+    assert not wide or dtype == "float32"
+
+
+def test_halves_that_nobody_looks_at_stay_as_they_are_held(monkeypatch: pytest.MonkeyPatch):
+    """From segment to segment, as arrays of integers; what is shown, and what a run is given, are numbers."""
+    program = _scanned_twice()
+    given = np.linspace(-1, 1, 40).astype(dtypes.to_numpy("bfloat16"))
+    expected = tp.compile(program, "numpy", sizes={"t": 40})(x=given)["y"]
+    for fuses in (True, False):
+        monkeypatch.setattr(JaxBackend, "fuses_segments", fuses)
+        backend = Arguments()
+        run = tp.compile(program, backend, sizes={"t": 40})
+        found = run(x=given)["y"]
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
+        if not fuses:
+            assert {"uint16", "bfloat16"} <= backend.dtypes
+
+
+def _scanned_twice() -> tp.Program:
+    """Forward, then backward over what that has kept."""
+    with tp.Program() as program:
+        (t,) = tp.dims("t")
+        x = tp.input("x", shape=(), dims=(t,), dtype="bfloat16")
+        h, y = (tp.recurrent(name, shape=(), dims=(t,), dtype="bfloat16") for name in "hy")
+        h[0], h[t + 1] = x[0], tp.maximum(h, 0.5) - x[t + 1]
+        y[t.size - 1], y[t] = h[t.size - 1], h - tp.maximum(y[t + 1], 0.25)
+        tp.output("y", y)
+    return program
+
+
+class Arguments(JaxBackend):
+    """Remembers of what dtypes arrays are that segments are given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dtypes: set[str] = set()
+
+    def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
+        made = super().compile_segment(request)
+
+        def call(*arguments: Any) -> tuple[Any, ...]:
+            self.dtypes.update(str(each.dtype) for each in jax.tree.leaves(arguments) if hasattr(each, "dtype"))
+            return made.function(*arguments)
+
+        return CompiledSegment(call, made.source)
 
 
 @pytest.mark.parametrize("backward", [False, True])

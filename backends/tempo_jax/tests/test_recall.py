@@ -52,7 +52,7 @@ def made(tmp_path: Path) -> Callable[[], tuple[Traced, JittedFunction]]:
     def make() -> tuple[Traced, JittedFunction]:
         traced, identity = Traced(), AlwaysThere(tmp_path / "kept.executable", jax.devices()[0])
         calls = Calls((), Meter(), identity=identity)  # type: ignore[arg-type]
-        return traced, JittedFunction(jax.jit(traced), "traced", None, calls)
+        return traced, JittedFunction(traced, "traced", None, calls)
 
     return make
 

@@ -28,7 +28,7 @@ from tempo.loop_ir.ir import (
     nested,
     walk,
 )
-from tempo.symbolic import Symbol, var
+from tempo.symbolic import Expr, Symbol, var
 
 Order = tuple[int, ...]
 
@@ -82,9 +82,22 @@ def _is_part(entry: PointIndex | WindowIndex, variables: frozenset[Symbol]) -> b
 
 def read_by_iteration(program: LoopProgram, loop: Loop) -> frozenset[int]:
     """The inputs of which an iteration of the loop reads its own point alone, along the first axis."""
-    own, reads = PointIndex(var(loop.var)), [each for each in walk((loop,)) if isinstance(each, Read)]
-    given = {id for id in program.inputs.values() if program.buffers[id].axes} & {each.buffer for each in reads}
-    return frozenset(given - {each.buffer for each in reads if each.buffer in given and each.index[0] != own})
+    return touched_by_iteration(loop) & frozenset(program.inputs.values())
+
+
+def touched_by_iteration(loop: Loop) -> frozenset[int]:
+    """The buffers of which an iteration of the loop reads and writes its own point alone, along the first axis."""
+    point, uses = var(loop.var), [each for each in walk((loop,)) if isinstance(each, Read | Write)]
+    others = {each.buffer for each in uses if not _is_at(each, point)}
+    return frozenset({each.buffer for each in uses} - others)
+
+
+def _is_at(use: Read | Write, point: Expr) -> bool:
+    if not use.index:
+        return False
+    return (
+        use.index[0] == PointIndex(point) if isinstance(use, Read) else use.index[0] == point and use.extents[0] is None
+    )
 
 
 @dataclass(frozen=True)

@@ -182,6 +182,14 @@ def made_first(program: LoopProgram, segment: Segment) -> tuple[int, ...]:
     return tuple(sorted(set(first).intersection(segment.results)))
 
 
+def in_segments(program: LoopProgram) -> frozenset[int]:
+    """The internal buffers that segments alone look at."""
+    elsewhere = {*program.outputs.values(), *(each.read.buffer for each in program.states.values())}
+    elsewhere |= {each.buffer for each in walk(program.items) if isinstance(each, Read | Write | Transfer)}
+    inside = (each for id, each in program.buffers.items() if id not in elsewhere and each.pooled is None)
+    return frozenset(each.id for each in inside if each.role == "internal")
+
+
 def touched(program: LoopProgram, item: Statement) -> set[int]:
     """The buffers that one item of the driver reads or writes."""
     own = {each.buffer for each in walk((item,)) if isinstance(each, Read | Write | Transfer)}

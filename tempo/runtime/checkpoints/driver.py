@@ -240,7 +240,7 @@ class CheckpointedRun:
 
     def _restored(self, run: ProgramRun, live: Boundary, item: int) -> int:
         """With everything as it was; where the loop goes on."""
-        saved, buffers = self.saved, run.compiled.program.buffers
+        saved = self.saved
         assert saved is not None
         arrays = saved.buffers()
         self._fixed = saved.about["given"]
@@ -254,10 +254,10 @@ class CheckpointedRun:
             for id, array in part.buffers().items():
                 if id in wanted:
                     axis, first = part.about["places"][str(id)]
-                    into = arrays.setdefault(id, np.zeros(run.whole_shape(buffers[id]), array.dtype))
+                    into = arrays.setdefault(id, np.zeros(run.ready.whole_shape(id), array.dtype))
                     into[_corner(array.shape, axis, first)] = array
         for id, array in arrays.items():
-            if self.is_longer and array.shape != (shape := run.whole_shape(buffers[id])):
+            if self.is_longer and array.shape != (shape := run.ready.whole_shape(id)):
                 longer = np.zeros(shape, array.dtype)
                 longer[_corner(array.shape)] = array
                 array = longer

@@ -11,9 +11,11 @@ import pytest
 
 import tempo as tp
 from tempo import llm
+from tempo.backends import ByPoint
 from tempo.cli import main
 from tempo.llm.chat import ChatTemplate
 from tempo.llm.text import Detokenizer, Tokenizer
+from tempo.runtime.program_run import ProgramRun
 from tests.unit.llm.models import SMALL, VOCABULARY, drawn, make
 
 SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -55,6 +57,29 @@ def test_a_batch_continues_as_each_prompt_alone(folder: Path, backend: str) -> N
         assert made.finish_reason == ("stop" if made.tokens[-1] in (7, 8) else "length")
         assert made.text == " ".join(f"w{token}" for token in made.tokens)
     assert model.generate(PROMPTS[1], max_new_tokens=NEW) == found[1:2]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_is_kept_of_each_layer_stays_apart(folder: Path, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the pass over the prompt to the loop over new tokens, which has an array of its own for each layer."""
+    storage = pytest.importorskip("tempo_jax.storage")
+    whole = llm.load(folder, backend="jax", dtype=dtype).generate(PROMPTS, max_new_tokens=NEW)
+    monkeypatch.setattr(storage, "_LEAST_ELEMENTS", 0)
+    monkeypatch.setattr(storage, "RUNS", 1e9)
+    monkeypatch.setattr("tempo.loop_ir.transforms.fuse_segments._LARGE", 0)
+    model, given = llm.load(folder, backend="jax", dtype=dtype), list[Any]()
+    made = ProgramRun.whole
+
+    def watched(self: ProgramRun, item: Any) -> None:
+        made(self, item)
+        given.extend(each for each in self.buffers if isinstance(each, ByPoint))
+
+    monkeypatch.setattr(ProgramRun, "whole", watched)
+    assert model.generate(PROMPTS, max_new_tokens=NEW) == whole
+    assert {each.shape[0] for each in given} == {SIZES["num_hidden_layers"]}
+    assert any(each.ndim == 5 for each in given)  # keys, by layer, position, row, head, feature
+    streamed = "".join(model.stream(PROMPTS[1], max_new_tokens=NEW))
+    assert streamed.split() == (whole[1].text or "").split()
 
 
 @pytest.mark.slow
