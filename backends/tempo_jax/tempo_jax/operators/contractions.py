@@ -162,7 +162,8 @@ def _wide(x: Value, y: Value, numbers: Numbers) -> Value:
 
 def _of_vector(left: _DotOperand, right: _DotOperand, call: Call) -> Function | None:
     """The product with the matrix read as it lies; None for what is no such product, or where there is no way."""
-    one_way, other_way = (_Matrix.of(*each, call) for each in ((left, right), (right, left)))
+    ways = ((left, right), (right, left))
+    one_way, other_way = (_Matrix.of(*each, call) or _Matrices.of(*each, call) for each in ways)
     if one_way is not None:
         return lambda x, y: one_way(x, y)
     return None if other_way is None else lambda x, y: other_way(y, x)
@@ -210,6 +211,30 @@ class _Matrix:
         columns = lax.reshape(matrix, (self.contracted, self.free))
         twice = lax.optimization_barrier(lax.broadcast(vector, (2,)))
         return converted(_wide(twice, columns, (((1,), (0,)), ((), ())))[0], self.call.result.dtype)
+
+
+@dataclass(frozen=True)
+class _Matrices:
+    """Several such products at once, as a step of attention has them: one for each position of batch axes. Twice: for
+    several rows there is a library; otherwise XLA makes float32 of all matrices, turns some, and compiles a kernel for
+    each place where this is done."""
+
+    matrix: _DotOperand
+    vector: _DotOperand
+    call: Call
+
+    @staticmethod
+    def of(matrix: _DotOperand, vector: _DotOperand, call: Call) -> _Matrices | None:
+        is_one = not vector.long(vector.free) and matrix.long(matrix.free) and matrix.long(matrix.contract)
+        is_many = call.result.dtype in HALF and matrix.long(matrix.batch)
+        return _Matrices(matrix, vector, call) if is_one and is_many else None
+
+    def __call__(self, matrices: Value, vectors: Value) -> Value:
+        batch, contract = (tuple(axis + 1 for axis in axes) for axes in (self.vector.batch, self.vector.contract))
+        twice = lax.optimization_barrier(lax.broadcast(vectors, (2,)))
+        made = _wide(twice, matrices, ((contract, self.matrix.contract), (batch, self.matrix.batch)))
+        first = lax.index_in_dim(made, 0, len(batch), keepdims=False)
+        return lax.reshape(converted(first, self.call.result.dtype), self.call.result.shape)
 
 
 @dataclass(frozen=True)
