@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tempo_jax import storage
+from tempo_jax import halves, storage
 from tempo_jax.backend import JaxBackend
 from tempo_jax.pieces import Pieces, apart, grown, together
 
@@ -239,6 +239,15 @@ def test_random_programs_in_chunks(seed: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(CompiledEngine, "run", in_parts)
     monkeypatch.setattr(ProgramRun, "chunks", lambda self, item, length: chunks(self, item, 3))
     test_random_programs(seed)
+
+
+@pytest.mark.parametrize("way", [test_random_programs, test_random_programs_in_chunks])
+@pytest.mark.parametrize("seed", range(20, 26))
+def test_random_programs_held_as_bits(seed: int, way: Callable[..., None], monkeypatch: pytest.MonkeyPatch):
+    """Float32, of which nothing is rounded, in the place of bfloat16."""
+    monkeypatch.setattr(halves, "_DTYPE", "float32")
+    monkeypatch.setattr(halves, "BITS", jnp.dtype("uint32"))
+    way(seed, *((monkeypatch,) if way is test_random_programs_in_chunks else ()))
 
 
 def test_a_loop_is_traced_one_by_one_where_that_pays():
