@@ -25,7 +25,18 @@ from tempo.loop_ir.analysis.needed_slots import NeededSlots, bytes_at
 from tempo.loop_ir.analysis.whole_points import marks
 from tempo.loop_ir.codegen.driver import DriverEmitter, host_arrays, taken
 from tempo.loop_ir.codegen.source_map import Listing, source_map, text_of
-from tempo.loop_ir.ir import Buffer, CallSegment, Loop, LoopProgram, PointIndex, Read, Transfer, Write, walk
+from tempo.loop_ir.ir import (
+    Buffer,
+    CallSegment,
+    Loop,
+    LoopProgram,
+    PointIndex,
+    Read,
+    Statement,
+    Transfer,
+    Write,
+    walk,
+)
 from tempo.passes.manager import PassRecord
 from tempo.placement.mesh import Placement, permuted, whole
 from tempo.reference.calls import call_host
@@ -136,6 +147,16 @@ class Compiled:
         for segment, code in zip(self.program.segments, self.segments, strict=True):
             found -= {id for id in found & set(segment.buffers) if code.by_point is None or not code.by_point(id)}
         return found
+
+    def makes_by_point(
+        self, item: Statement, is_by_point: Callable[[int], bool], is_there: Callable[[int], bool]
+    ) -> frozenset[int]:
+        """What an item makes by point, being called so; given which buffers are by point, and which hold anything."""
+        if not isinstance(item, CallSegment):
+            return frozenset()
+        segment = self.program.segments[item.segment]
+        made = self.left_by_point & set(segment.results) if any(map(is_by_point, segment.buffers)) else ()
+        return frozenset(id for id in made if not is_there(id))
 
     def from_given(self, id: int, value: Any) -> Array:
         """What an input is given, as the backend has it; the axes are still the user's."""
@@ -266,12 +287,9 @@ class Ready:
 
     def by_point(self, given: Mapping[Port, Any]) -> Mapping[int, int]:
         """By input, along how many of its first axes what is given stays by point."""
-        known = ((self.compiled.program.inputs[port], value) for port, value in given.items())
-        return {
-            id: min(axes_by_point(value), self.compiled.read_at_points.get(id, 0))
-            for id, value in known
-            if not self.is_padded(id, value)
-        }
+        inputs, axes = self.compiled.program.inputs, self.compiled.read_at_points
+        known = ((inputs[port], value) for port, value in given.items() if port in inputs)
+        return {id: min(axes_by_point(value), axes.get(id, 0)) for id, value in known if not self.is_padded(id, value)}
 
     def is_padded(self, id: int, value: Array) -> bool:
         """Whether an input is given fewer points than its buffer has places."""

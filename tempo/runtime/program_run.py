@@ -249,12 +249,13 @@ class ProgramRun:
     def _make(self, item: Item) -> None:
         self.item += 1
         self.marks.clear()
-        called = () if item.segment is None else self.compiled.program.segments[item.segment].buffers
-        in_steps = any(isinstance(self.buffers[id], ByPoint) for id in called)
         for id in item.makes:
-            made = self.made(self.compiled.program.buffers[id])
-            is_left = in_steps and made is None and id in self.compiled.left_by_point
-            self.buffers[id] = ByPoint([None] * self.ready.shapes[id][0]) if is_left else made
+            self.buffers[id] = self.made(self.compiled.program.buffers[id])
+        statement, buffers = self.compiled.program.items[self.item], self.buffers
+        for id in self.compiled.makes_by_point(
+            statement, lambda id: isinstance(buffers[id], ByPoint), lambda id: buffers[id] is not None
+        ):
+            buffers[id] = ByPoint([None] * self.ready.shapes[id][0])
 
     def _drop(self, item: Item) -> None:
         for id in item.drops:

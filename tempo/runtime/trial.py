@@ -31,7 +31,8 @@ def heap_of(ready: Ready, estimate: bool = False) -> Heap:
 def compile_ahead(ready: Ready, by_point: Mapping[int, int]) -> None:
     """Compile what a run calls, segments beside each other; `by_point`: along how many of its first axes an input is
     given by point."""
-    heap, workers = Heap(), os.cpu_count() or 1
+    heap = Heap()
+    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with ThreadPoolExecutor(workers) as pool, Frame[int](heap) as caller, Frame[int](heap) as buffers:
         waits = list[Callable[[], None]]()
 
@@ -153,9 +154,12 @@ class _Ahead(_Run):
         self._by_point, self._submit = dict(by_point), submit
 
     def _call(self, segment: Segment, code: CompiledSegment) -> None:
-        if any(self._by_point.get(id) for id in segment.buffers):
-            made = (id for id in segment.results if self._buffers.get(id) is None)
-            self._by_point.update((id, 1) for id in made if id in self._compiled.left_by_point)
+        made = self._compiled.makes_by_point(
+            CallSegment(segment.id),
+            lambda id: bool(self._by_point.get(id)),
+            lambda id: self._buffers.get(id) is not None,
+        )
+        self._by_point.update(dict.fromkeys(made, 1))
         if code.ahead is not None:
             given = {id: None if id in segment.unread else self._buffers.get(id) for id in segment.buffers}
             code.ahead(given, self._by_point, self._sizes, partial(self._tables, segment), self._submit)

@@ -114,7 +114,6 @@ class JittedFunction:
         self._described: tuple[Any, ...] = ()
         self._kinds: tuple[str, ...] | None = None
         self._turn = threading.Lock()
-        self._lowered: jax.stages.Lowered | None = None
         self._making: Callable[[], None] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
@@ -147,7 +146,7 @@ class JittedFunction:
 
     def needs(self, arguments: tuple[Any, ...]) -> tuple[int, int]:
         """Of a call like the first one, or of one with these arguments."""
-        return needs(self._executable(self._described or arguments))
+        return needs(self._executable(self._described if self._called else arguments))
 
     @property
     def module(self) -> str:
@@ -177,44 +176,59 @@ class JittedFunction:
         with self._turn:
             if self._kinds != kinds:
                 self._described, self._run = jax.tree.map(_description, arguments), None
-                self._making, self._kinds = self._begun(arguments, submit), kinds
+                self._kinds = self._making = None
+                self._making = self._begun(kinds, arguments, submit)
+                self._kinds = kinds
             wait = self._making
         if wait is not None and submit is None:
             wait()
 
-    def _begun(self, arguments: tuple[Any, ...], submit: Submit | None) -> Callable[[], None] | None:
+    def _begun(
+        self, kinds: tuple[str, ...], arguments: tuple[Any, ...], submit: Submit | None
+    ) -> Callable[[], None] | None:
         """Gives what waits for it, where there is anything to wait for."""
         identity = self._calls.identity
         file = None if identity is None else identity.file(f"{self._name} {self.module}", arguments)
         if identity is None or file is None:
             if submit is None:
                 return None
-            self._lowered = self.function.lower(*self._described)
-            return submit(self._compile)
+            return submit(partial(self._compile, kinds, [self.function.lower(*self._described)]))
         self._run = recalled(file, identity.device)
         if self._run is not None:
             _trim_heap()
             return None
         function = self._jit()
-        self._lowered = function.lower(*self._described)  # as the call will
-        if not may_be_kept(self._lowered):
-            self.function, self._lowered = function, None
+        lowered = [function.lower(*self._described)]  # as the call will
+        if not may_be_kept(lowered[0]):
+            self.function = function
             return None
-        work = partial(self._compile, file)
-        return work() if submit is None else submit(work)
+        if submit is not None:
+            return submit(partial(self._compile, kinds, lowered, file))
+        self._run = self._compiled(lowered, file)
+        return None
 
-    def _compile(self, file: Path | None = None) -> None:
-        """With a `file` it is what is run, and kept there; else `jax.jit` finds it when it is called."""
-        lowered, self._lowered = self._lowered, None
-        assert lowered is not None
+    def _compile(self, kinds: tuple[str, ...], lowered: list[jax.stages.Lowered], file: Path | None = None) -> None:
+        """In another thread. With a `file` it is what is run, unless another call has come first; without, `jax.jit`
+        finds it when it is called. After an error the next call tries again."""
+        try:
+            made = self._compiled(lowered, file)
+        except BaseException:
+            with self._turn:
+                if self._kinds == kinds:
+                    self._kinds = self._making = None
+            raise
+        with self._turn:
+            if file is not None and self._kinds == kinds and self._run is None:
+                self._run = made
+
+    def _compiled(self, lowered: list[jax.stages.Lowered], file: Path | None) -> Any:
+        """What is lowered is let go of before the heap is trimmed."""
         is_own = cache.off_since()
         with self._calls.entered(*(() if file else (cache.kept,))), self._compiling():
-            compiled = lowered.compile()
-            del lowered
+            made = lowered.pop().compile()
             if file is not None and is_own():
-                keep(file, compiled)
-        if file is not None:
-            self._run = compiled
+                keep(file, made)
+        return made
 
     def _first(self, arguments: tuple[Any, ...]) -> Any:
         self.make(arguments)
@@ -500,7 +514,14 @@ class Parts:
                 array.delete()
         made = dict(zip(self._segment.results, self(start, stop, *sizes, *opened.values(), *tables), strict=True))
         made.update(self.closed({id: array for id, array in made.items() if not isinstance(arrays[id], Pieces)}))
-        return tuple(made.values())
+        return tuple(self._filled(id, array) for id, array in made.items())
+
+    def _filled(self, id: int, array: Array) -> Array:
+        """With pieces for points that the loop has not come to."""
+        if not isinstance(array, Pieces) or all(each is not None for each in array.arrays):
+            return array
+        with self._calls.entered():
+            return self.tracer.left(id, self.tracer.array(id, array))
 
     def _apart(self, arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[int, Array], tuple[Any, ...]]:
         """Sizes, buffers and tables."""
@@ -528,13 +549,15 @@ class Parts:
         changed = self._changed(arrays)
         if changed:
             yield self._open, (changed,)
-            arrays |= jax.eval_shape(self._opened, changed)
+            made = jax.eval_shape(self._opened, changed)
+            arrays.update((id, made[id]) for id in changed)
         by_step = [id for id in self.tracer.stepped if isinstance(arrays[id], Pieces)]
         is_known = loop.lo.symbols() | loop.hi.symbols() <= known.keys()
         lo, hi = (int(each.evaluate(known)) if is_known else 0 for each in (loop.lo, loop.hi))
         everywhere = ((number, 0, 0) for number in range(len(self.executables)))
         for number, start, stop in self.cut(lo, hi, sizes) if is_known else everywhere:
-            arrays = jax.eval_shape(partial(self.tracer.storage.fitted, statement=number), arrays)
+            fitted = jax.eval_shape(partial(self.tracer.storage.fitted, statement=number), arrays)
+            arrays = {id: fitted[id] for id in arrays}  # JAX sorts them
             given = {**arrays, **{id: arrays[id].only(start) for id in by_step}}
             yield self.executables[number], (start, stop, *sizes, *given.values(), *tables)
         changed = {id: arrays[id] for id in self._segment.results if id in self._lying and id not in by_point}
@@ -555,7 +578,7 @@ class Parts:
 
     def _opened(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
         opened = self.tracer.storage.opened({id: self.tracer.array(id, array) for id, array in arrays.items()})
-        return {id: self.tracer.shared(id, array) for id, array in opened.items()}
+        return {id: self.tracer.shared(id, self.tracer.left(id, array)) for id, array in opened.items()}
 
     def closed(self, arrays: Mapping[int, Array]) -> dict[int, Array | None]:
         """What a call that failed was given to write to is gone."""

@@ -230,12 +230,13 @@ class SegmentTracer:
 
     def _left(self, arrays: Mapping[int, Array], results: list[Array], state: TraceState) -> tuple[Array, ...]:
         ids = self.segment.results
-        shown = [
-            each if id in self.between else halves.numbers(each, self.buffers[id].dtype)
-            for id, each in zip(ids, results, strict=True)
-        ]
+        shown = [self.left(id, each) for id, each in zip(ids, results, strict=True)]
         found = tuple(self.shared(id, each) for id, each in zip(ids, _distinct(shown, arrays, ids), strict=True))
         return found if self.word is None else (*found, self.shared(WORD, state.buffers[WORD]))
+
+    def left(self, id: int, array: Array) -> Array:
+        """An array as others than the statements have it."""
+        return array if id in self.between else halves.numbers(array, self.buffers[id].dtype)
 
     def closed(self, id: int, array: Array) -> Array:
         """The array of the whole buffer."""
@@ -269,10 +270,10 @@ class SegmentTracer:
         if id in constants and constants[id].array.size <= _MOST_KNOWN:
             return jnp.asarray(constants[id].array.transpose(buffer.from_user))
         if isinstance(given, Pieces):
-            return given.mapped(lambda piece: self._held(id, piece, given.axis))
-        return self._held(id, given)
+            return given.mapped(lambda piece: self._made_of(id, piece, given.axis))
+        return self._made_of(id, given)
 
-    def _held(self, id: int, given: Array | None, axis: int | None = None) -> Array:
+    def _made_of(self, id: int, given: Array | None, axis: int | None = None) -> Array:
         """An array of a buffer, or a piece of it at a position of an axis, as the statements have it."""
         buffer = self.buffers[id]
         if given is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import linecache
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from jax import monitoring
 from tempo_jax.backend import JaxBackend, JittedSegment
-from tempo_jax.jitted import JittedFunction
+from tempo_jax.jitted import Calls, JittedFunction, Meter
 from tempo_jax.segments import SegmentTracer
 
 import tempo as tp
@@ -382,6 +382,37 @@ def test_an_error_of_the_compiler_is_raised_ahead(monkeypatch: pytest.MonkeyPatc
         raise ValueError("refused")
 
     run = tp.compile(recurrence(3), backend="jax", sizes={"t": 4})
-    monkeypatch.setattr(jax.stages.Lowered, "compile", refused)
-    with pytest.raises(ValueError, match="refused"):
-        run.compile_ahead()
+    with monkeypatch.context() as patched:
+        patched.setattr(jax.stages.Lowered, "compile", refused)
+        with pytest.raises(ValueError, match="refused"):
+            run.compile_ahead()
+    found = run(w=np.eye(3, dtype=np.float32), start=np.ones(3, np.float32))["h"]
+    assert np.asarray(found).shape == (4, 3)
+
+
+def test_work_for_other_arguments_is_not_mixed_up():
+    """Two threads that compile one function ahead, before either has begun."""
+    waiting = list[Callable[[], None]]()
+
+    def submit(work: Callable[[], None]) -> Callable[[], None]:
+        waiting.append(work)
+        return lambda: None
+
+    function = JittedFunction(lambda x: (x + 1,), "plus", None, Calls((), Meter()), own="plus")
+    for size in (3, 4):
+        function.make((jax.ShapeDtypeStruct((size,), np.float32),), submit)
+    for work in waiting:
+        work()
+    for size in (4, 3):
+        np.testing.assert_array_equal(function(jnp.zeros(size, jnp.float32))[0], np.ones(size))
+
+
+def test_an_input_that_is_needed_for_nothing_is_not_looked_at():
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (), (t,))
+        tp.input("spare", (), (t,))
+        tp.output("y", x + 1)
+    run = tp.compile(program, "jax", sizes={"t": 3})
+    run.compile_ahead(spare=[np.float32(1)] * 3)
+    assert np.asarray(run(x=np.ones(3, np.float32), spare=np.ones(3, np.float32))["y"]).tolist() == [2, 2, 2]

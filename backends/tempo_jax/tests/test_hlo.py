@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -244,20 +244,55 @@ def _scanned_twice() -> tp.Program:
 
 
 class Arguments(JaxBackend):
-    """Remembers of what dtypes arrays are that segments are given."""
+    """Remembers of what dtypes arrays are that segments are given, by buffer."""
 
     def __init__(self) -> None:
         super().__init__()
         self.dtypes: set[str] = set()
+        self.seen: dict[tuple[int, int], set[str]] = {}
 
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
-        made = super().compile_segment(request)
+        made, segment = super().compile_segment(request), request.segment
 
-        def call(*arguments: Any) -> tuple[Any, ...]:
-            self.dtypes.update(str(each.dtype) for each in jax.tree.leaves(arguments) if hasattr(each, "dtype"))
-            return made.function(*arguments)
+        def watched(function: Callable[..., Any]) -> Callable[..., Any]:
+            def call(start: int, stop: int, *arguments: Any) -> tuple[Any, ...]:
+                given = dict(zip(segment.buffers, arguments[len(segment.arguments) :], strict=False))
+                results = function(start, stop, *arguments)
+                for id, each in (*given.items(), *zip(segment.results, results, strict=True)):
+                    found = {str(array.dtype) for array in jax.tree.leaves(each) if hasattr(array, "dtype")}
+                    self.seen.setdefault((segment.id, id), set()).update(found)
+                    self.dtypes |= found
+                return results
 
-        return CompiledSegment(call, made.source)
+            return call
+
+        chunks = made.in_chunks and replace(made.in_chunks, function=watched(made.in_chunks.function))
+        return replace(made, function=watched(made.function), in_chunks=chunks)
+
+
+@pytest.mark.parametrize("hosted", [False, True])
+def test_halves_are_given_as_they_are_given_back(hosted: bool):
+    """So that no executable is made twice: in loops of the host, and in chunks."""
+    with tp.Program() as program:
+        (t,) = tp.dims("t")
+        h = tp.recurrent("h", shape=(64,), dims=(t,), dtype="bfloat16")
+        kept = tp.recurrent("kept", shape=(64,), dims=(t,), dtype="bfloat16")
+        h[0] = tp.input("start", (64,), (), dtype="bfloat16")
+        kept[0] = tp.ones(64, dtype="bfloat16")
+        (turned,) = tp.host_call(np.array, h, out=[((64,), "bfloat16")]) if hosted else (h,)
+        h[t + 1] = tp.maximum(turned, 0.5) + kept[0 : t + 1].sum(axis=0).astype("bfloat16")
+        kept[t + 1] = kept * 0.5
+        tp.output("h", h)
+    start, backend = np.linspace(-1, 1, 64).astype(dtypes.to_numpy("bfloat16")), Arguments()
+    expected = np.asarray(tp.compile(program, "numpy", sizes={"t": 40})(start=start)["h"])
+    run = tp.compile(program, backend, sizes={"t": 40})
+    for found in (run(start=start)["h"], run(start=start, progress=lambda done, total: None)["h"]):
+        np.testing.assert_allclose(np.asarray(found, float), expected.astype(float), rtol=0.02)
+    if not hosted:
+        parts = run.stream("t", chunk=8, start=start)
+        found = np.concatenate([np.asarray(part["h"], float) for part in parts])
+        np.testing.assert_allclose(found, expected.astype(float), rtol=0.02)
+    assert all(len(found) <= 1 for found in backend.seen.values()), backend.seen
 
 
 @pytest.mark.parametrize("backward", [False, True])

@@ -183,9 +183,10 @@ def made_first(program: LoopProgram, segment: Segment) -> tuple[int, ...]:
 
 
 def in_segments(program: LoopProgram) -> frozenset[int]:
-    """The internal buffers that segments alone look at."""
+    """The internal buffers that segments alone look at, called one after the other: in loops of the host they are
+    given what is there before."""
     elsewhere = {*program.outputs.values(), *(each.read.buffer for each in program.states.values())}
-    elsewhere |= {each.buffer for each in walk(program.items) if isinstance(each, Read | Write | Transfer)}
+    elsewhere.update(*(touched(program, item) for item in program.items if not isinstance(item, CallSegment)))
     inside = (each for id, each in program.buffers.items() if id not in elsewhere and each.pooled is None)
     return frozenset(each.id for each in inside if each.role == "internal")
 

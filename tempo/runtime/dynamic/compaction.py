@@ -233,8 +233,12 @@ class RowRun:
                 run.buffers[buffer.id] = run.made(replace(buffer, zeroed=True))
 
     def _narrowing(self, run: ProgramRun, loop: RowsOfLoop) -> None:
-        """The loop: of all rows, then of those, `rows`, that `some` has."""
+        """The loop: of all rows, then of those, `rows`, that `some` has. Rows of what an item before has left by point
+        stay."""
         some, its, start = run, loop, run.bounds(run.compiled.items[loop.item])[0]
+        if any(isinstance(run.buffers[id], ByPoint) for id in loop.axes):
+            self._part(run, loop, start, 0)
+            return
         rows = np.arange(self.widths[0])
         try:
             while True:
