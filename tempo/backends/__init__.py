@@ -20,7 +20,7 @@ from tempo.backends.base import (
     Submit,
 )
 from tempo.backends.by_point import ByPoint
-from tempo.backends.room import host_room
+from tempo.backends.room import host_room, processors
 from tempo.costs import EAGER, EAGER_CUDA, FUSED, FUSED_CUDA, POINTS, RUNS, Costs
 from tempo.loop_ir.analysis.index_bits import NARROW
 from tempo.placement.mesh import Mesh, Placement, Shards, permuted
@@ -47,4 +47,5 @@ __all__ = [
     "Submit",
     "host_room",
     "permuted",
+    "processors",
 ]

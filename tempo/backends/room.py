@@ -1,4 +1,4 @@
-"""How much memory there is."""
+"""How much memory there is, and how many processors."""
 
 from __future__ import annotations
 
@@ -20,3 +20,8 @@ def _swap() -> int:
     except OSError:
         return 0
     return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("SwapTotal:"))
+
+
+def processors() -> int:
+    """That this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -58,6 +58,7 @@ class ProgramRun:
             self.given(id, inputs[id]) if id in inputs else self.made(buffer) if buffer.role != "internal" else None
             for id, buffer in sorted(self.compiled.program.buffers.items())
         ]
+        self._has_points = any(isinstance(self.buffers[id], ByPoint) for id in inputs)
         self.pool = self._pool() if ready.pooled else None
         for id, value in inputs.items() if self.compiled.is_donated else ():
             for array in parts_of(value) if self.compiled.program.buffers[id].donated else ():
@@ -251,6 +252,10 @@ class ProgramRun:
         self.marks.clear()
         for id in item.makes:
             self.buffers[id] = self.made(self.compiled.program.buffers[id])
+        if self._has_points:  # else nothing is called by point
+            self._make_by_point()
+
+    def _make_by_point(self) -> None:
         statement, buffers = self.compiled.program.items[self.item], self.buffers
         for id in self.compiled.makes_by_point(
             statement, lambda id: isinstance(buffers[id], ByPoint), lambda id: buffers[id] is not None

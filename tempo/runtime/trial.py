@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tempo.backends.base import CompiledSegment, Submit, Trial
+from tempo.backends.room import processors
 from tempo.loop_ir.analysis.heap import Frame, Heap, Piece
 from tempo.loop_ir.codegen.python import Emitter
 from tempo.loop_ir.codegen.trial import Walk, array_of, piece_of, tried
@@ -32,8 +32,7 @@ def compile_ahead(ready: Ready, by_point: Mapping[int, int]) -> None:
     """Compile what a run calls, segments beside each other; `by_point`: along how many of its first axes an input is
     given by point."""
     heap = Heap()
-    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with ThreadPoolExecutor(workers) as pool, Frame[int](heap) as caller, Frame[int](heap) as buffers:
+    with ThreadPoolExecutor(processors()) as pool, Frame[int](heap) as caller, Frame[int](heap) as buffers:
         waits = list[Callable[[], None]]()
 
         def submit(work: Callable[[], None]) -> Callable[[], None]:

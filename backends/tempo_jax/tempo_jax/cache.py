@@ -20,6 +20,7 @@ from pathlib import Path
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
+from tempo.backends import processors
 from tempo.caches import CACHE_VARIABLE, base_folder, digest, machine, private, versions
 
 _FORMAT = "executables 1"
@@ -37,12 +38,7 @@ def _below() -> tuple[str, str, str]:
     """Each machine has its own, since code for one processor may not run on another, and so have versions; and each
     number of processors that a process may use, for which XLA divides passes over arrays."""
     settings = (os.environ.get(name, "") for name in _SETTINGS)
-    return "jax", platform.node() or "here", _made_for(str(_processors()), *settings)
-
-
-def _processors() -> int:
-    """That this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return "jax", platform.node() or "here", _made_for(str(processors()), *settings)
 
 
 @functools.cache

@@ -136,8 +136,8 @@ class JittedFunction:
 
     def _jit(self) -> Any:
         """Another one to JAX, which lets go of what it has traced of it when it is gone."""
-        function = partial(self._plain)
-        function.__name__ = self._own  # type: ignore[attr-defined]
+        function: Any = partial(self._plain)
+        function.__name__ = self._own  # the executable's, too
         return jax.jit(function, donate_argnums=self._donated)
 
     @property
