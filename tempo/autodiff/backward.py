@@ -18,7 +18,7 @@ from tempo.analysis.demand.demand import demand
 from tempo.analysis.rows import Mask, Rows, Shown, exists, is_ragged, row_masks, selected
 from tempo.autodiff.nodes import Guarded, Nodes, pulled_back
 from tempo.autodiff.preimage import GuardedBox
-from tempo.autodiff.transpose import contributions
+from tempo.autodiff.transpose import Begun, contributions
 from tempo.errors import Location, UnsupportedError
 from tempo.sdg.components import reached, strongly_connected
 from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice, TensorType, identity_map
@@ -71,7 +71,9 @@ class Backward:
         self.boxes = self._boxes()
         self.components = strongly_connected(sorted(self.reads), self.reads)
         self.cycle = {id: number for number, found in enumerate(self.components) for id in found}
-        self.received: dict[Value, list[Guarded]] = {}
+        self.received: dict[Value, list[Guarded]] = {}  # from the cycle that the value is on
+        self.outside: dict[Value, list[Guarded]] = {}
+        self.begun: dict[Value, list[Begun]] = {}  # sums of what is received that are still to be begun
         self.declared: dict[int, int] = {}  # merges on a cycle, and the merges that are their adjoints
         self._run()
 
@@ -126,6 +128,8 @@ class Backward:
                 self._visit(node, choice(self.nodes, found, node.type, self.context(id)))
         for id, adjoint_id in self.declared.items():
             self.nodes.define(adjoint_id, self._covering((id, 0), self.adjoint((id, 0)), self.context(id)))
+        for value in tuple(self.begun):
+            self._begin(value)
 
     def context(self, id: int) -> Context:
         return self.region(id).context()
@@ -213,9 +217,11 @@ class Backward:
     def _send(self, cotangent: Edge, edge: Edge, reader: GuardedBox, is_cyclic: bool = False) -> None:
         producer = self.region(edge.node)
         value = (edge.node, edge.result)
-        found = contributions(self.nodes, cotangent, edge.map, reader, producer, is_cyclic)
+        begun = self.begun.setdefault(value, []) if is_cyclic else None
+        found = contributions(self.nodes, cotangent, edge.map, reader, producer, begun)
         fitted = ((condition, self._fitted(part, self.type_of(value))) for condition, part in found)
-        self.received.setdefault(value, []).extend(fitted)
+        received = self.received if is_cyclic else self.outside
+        received.setdefault(value, []).extend(fitted)
 
     def _fitted(self, part: Edge, type: TensorType) -> Edge:
         """With the lengths that the value has at its own point: they are those of the part, where the part counts.
@@ -231,8 +237,26 @@ class Backward:
     # Results.
 
     def adjoint(self, value: Value) -> Alternatives:
-        received = self.received.get(value, [])
+        self._begin(value)
+        received = [*self.received.get(value, ()), *self.outside.get(value, ())]
         return collected(self.nodes, received, self.type_of(value), self.context(value[0])) if received else ()
+
+    def _begin(self, value: Value) -> None:
+        """What comes from outside of the cycle is in a running sum from its beginning, in one if there are several. Not
+        along rows that end each by itself: their points are never read as they lie."""
+        if not self.begun.get(value):
+            return
+        begun, region, type = self.begun.pop(value), self.region(value[0]), self.type_of(value)
+        first, context, given = begun[0], region.context(), None
+        is_ragged = any(dim.symbol in self.graph.ragged for dim in first.rows(region))
+        if self.outside.get(value) and not is_ragged:
+            found = collected(self.nodes, self.outside[value], type, context)
+            condition, edge = choice(self.nodes, found, type, context)
+            given = condition & region.box.condition(), edge
+            left = context.simplify_condition(condition & ~first.condition)
+            self.outside[value] = [] if context.excludes(left) else [(left, edge)]
+        for each in begun:
+            each.define(self.nodes, given if each is first else None, region, type)
 
     def gradient(self, value: Value) -> Alternatives:
         """The adjoint everywhere, with zeros where the loss does not reach: the cases of a merge."""

@@ -26,7 +26,7 @@ from tempo.sdg.graph import Edge, IndexMap, Node, Point, Slice, TensorType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.axes import HALF, Attrs
 from tempo.sdg.operators.making import INDEX_DTYPE
-from tempo.symbolic import TRUE, Context, Dim, Expr, Max, Min, Symbol, conjunction, const, maximum, var
+from tempo.symbolic import TRUE, Condition, Context, Dim, Expr, Max, Min, Symbol, conjunction, const, maximum, var
 
 Positions = dict[int, Expr]
 """For axes of what the consumer sees that are slices: the position on them, over q and primed dims of p."""
@@ -35,13 +35,49 @@ Order = tuple[tuple[int, ...], ...]
 """For each axis of an operator, the axes of the cotangent that it is."""
 
 
+@dataclass(frozen=True)
+class Begun:
+    """The rows that a running sum begins with, a merge that whoever knows the other contributions defines: q gets its
+    row with them, where `condition` holds. `order` says which axes of the producer, those of its points first, each
+    axis of the merge is; `map` is the read's."""
+
+    merge: int
+    condition: Condition
+    map: IndexMap
+    order: Order
+
+    def rows(self, producer: GuardedBox) -> list[Dim]:
+        """The dims whose points are rows."""
+        return [dim for dim, index in zip(producer.dims, self.map, strict=True) if isinstance(index, Slice)]
+
+    def define(self, nodes: Nodes, others: Guarded | None, producer: GuardedBox, type: TensorType) -> None:
+        """With zeros, or what q gets in other ways."""
+        shown = nodes.nodes[self.merge].type
+        if others is None:
+            nodes.define(self.merge, ((TRUE, nodes.zeros(shown)),))
+            return
+        dims, edge = self.rows(producer), nodes.total(others, type)
+        ones = tuple(dim.size if dim.symbol in edge.dims() else const(1) for dim in dims)
+        whole: dict[Symbol, Point | Slice] = {symbol: Point(var(symbol)) for symbol in edge.dims()}
+        whole |= {dim.symbol: Slice(const(0), dim.size) for dim in dims}
+        seen = nodes.reshape(nodes.through(edge, whole), (*ones, *type.shape))
+        seen = nodes.broadcast(seen, (*(dim.size for dim in dims), *type.shape))
+        turned = nodes.transpose(seen, [axis for axes in self.order for axis in axes])
+        nodes.define(self.merge, ((TRUE, nodes.reshape(turned, shown.shape)),))
+
+
 def contributions(
-    nodes: Nodes, cotangent: Edge, map: IndexMap, reader: GuardedBox, producer: GuardedBox, is_cyclic: bool = False
+    nodes: Nodes,
+    cotangent: Edge,
+    map: IndexMap,
+    reader: GuardedBox,
+    producer: GuardedBox,
+    begun: list[Begun] | None = None,
 ) -> list[Guarded]:
-    """What the producer's adjoint gets from one read through `map`, at points where `reader` says. `is_cyclic`: whether
-    what is read may follow from what reads it."""
+    """What the producer's adjoint gets from one read through `map`, at points where `reader` says. `begun`: where what
+    is read may follow from what reads it, the list that running sums are put on."""
     found = preimages(reader, map, producer)
-    transposed = (_Transposed(nodes, map, reader, producer, each, is_cyclic, len(found) == 1) for each in found)
+    transposed = (_Transposed(nodes, map, reader, producer, each, begun, len(found) == 1) for each in found)
     return [(each.preimage.condition, each.of(cotangent)) for each in transposed]
 
 
@@ -55,9 +91,11 @@ class _RangeRead:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The points of the producer as `size` rows of one axis: a read begins with row `start`, and q is row `place`."""
+    """The points of the producer as `size` rows of one axis, of which nobody reads those from `end` on: a read begins
+    with row `start`, and q is row `place`."""
 
     size: Expr
+    end: Expr
     start: Expr
     place: Expr
 
@@ -69,8 +107,12 @@ class _Transposed:
     reader: GuardedBox
     producer: GuardedBox
     preimage: Preimage
-    is_cyclic: bool
+    begun: list[Begun] | None
     has_all: bool  # of the consumers
+
+    @property
+    def is_cyclic(self) -> bool:
+        return self.begun is not None
 
     def of(self, cotangent: Edge) -> Edge:
         positions = self.positions()
@@ -275,7 +317,9 @@ class _Transposed:
         if positions:
             seen = [self.rows([self.sliced()[axis] for axis in each if axis in positions]) for each in rows]
             found = [each for each in seen if each is not None]
-            return self.deposited(node, found) if len(found) == len(rows) and positions.keys() == every else None
+            if len(found) < len(rows) or positions.keys() != every:
+                return None
+            return self.deposited(node, found, order)
         if self.ragged(base) or len(every) > len(rows):
             return None
         return self.added(node.attributes, base, list(map(self.total, indices)), self.total(updates), ranges)
@@ -286,12 +330,15 @@ class _Transposed:
             return None
         (dim, index), *inner = seen
         size, start, place = dim.size, index.start, var(dim.symbol)
+        end = index.start + index.length
+        if end.dims() or not Context.of(()).implies(end.ge(1) & end.le(size)):
+            end = size
         for other, whole in inner:
             if not other.size.is_const or (whole.start, whole.length) != (const(0), other.size):
                 return None
-            size, start = size * other.size, start * other.size
+            size, end, start = size * other.size, end * other.size, start * other.size
             place = place * other.size + var(other.symbol)
-        return _Rows(size, start, place)
+        return _Rows(size, end, start, place)
 
     def added(
         self, attrs: Attrs, base: Edge, indices: Sequence[Edge], updates: Edge, ranges: Sequence[ReadRange]
@@ -310,7 +357,7 @@ class _Transposed:
         )
         return self.times_lengths(found, [each for each in ranges if each not in varying])
 
-    def deposited(self, scatter: Node, rows: Sequence[_Rows]) -> Edge | None:
+    def deposited(self, scatter: Node, rows: Sequence[_Rows], order: Order) -> Edge | None:
         """Row q of the sum over all consumers, or over those on one side of q. None where they are on neither, where
         their condition is no box, and where the sum over all would wait for itself."""
         nodes, axis = self.nodes, scatter.attr("axis")
@@ -327,18 +374,30 @@ class _Transposed:
         if not Context.of(self.reader.dims, box=box).implies(self.reader.condition):
             return None
         base, *indices, updates = scatter.operands
-        shape, sizes = nodes.shape(base), tuple(each.size for each in rows)
+        is_running = self.is_cyclic and bool(moving)
+        shape, sizes = nodes.shape(base), tuple(each.size if is_running else each.end for each in rows)
         zeros = nodes.zeros(TensorType((*shape[:axis], *sizes, *shape[axis + len(rows) :]), nodes.dtype(base)))
         counted = zip(indices, rows, shape[axis:])
         indices = [self.counted_from_0(index, each.start, size) for index, each, size in counted]
         every = [ReadRange(each, lo, hi - lo) for each, (lo, hi) in bounds.items()]
-        if self.is_cyclic and moving:
+        if is_running:
             places = [each.place for each in rows]
-            return self.running(scatter.attributes, moving[0], every, (zeros, *indices, updates), places)
+            begun = self.begins_with(zeros, order)
+            return self.running(scatter.attributes, moving[0], every, (begun, *indices, updates), places)
         found = self.added(scatter.attributes, zeros, indices, updates, every)
         for each in rows:
             found = nodes.at(found, axis, each.place)
         return found
+
+    def begins_with(self, zeros: Edge, order: Order) -> Edge:
+        """What is not known yet, where q's row of it is seen at the points that see q; else the zeros."""
+        points = [(dim, index) for dim, index in zip(self.producer.dims, self.map) if isinstance(index, Point)]
+        if self.begun is None or any(index.index != var(dim.symbol) for dim, index in points):
+            return zeros
+        domain = tuple(dim.symbol for dim, _ in points)
+        merge = self.nodes.declare(domain, self.nodes.seen(zeros), "")
+        self.begun.append(Begun(merge.id, self.preimage.condition, self.map, order))
+        return self.nodes.identity(merge.id)
 
     def is_behind(self) -> bool:
         """Whether what is read is at another point of some dim than what reads it."""
@@ -364,24 +423,29 @@ class _Transposed:
     ) -> Edge:
         """The row at `places` of the sum over the consumers so far, which begins where all ranges do, or end."""
         nodes, symbol, dtype = self.nodes, moving.dim, self.nodes.dtype(operands[0])
-        zeros, *indices, updates = operands
-        zeros, updates = (nodes.cast(each, "float32" if dtype in HALF else dtype) for each in (zeros, updates))
+        first_rows, *indices, updates = operands
+        rows, updates = (nodes.cast(each, "float32" if dtype in HALF else dtype) for each in (first_rows, updates))
         others = [each for each in every if each.dim != symbol]
         (whole,) = (each for each in every if each.dim == symbol)
         backward = bool(moving.start.dims())
         first, step = (whole.start + whole.length - 1, 1) if backward else (whole.start, -1)
         at = moving.start if backward else moving.start + moving.length - 1
-        varying = {symbol, *(each for edge in (*indices, updates) for each in edge.dims())}
-        dims, type = varying - {each.dim for each in others}, nodes.seen(zeros)
+        varying = {symbol, *(each for edge in (rows, *indices, updates) for each in edge.dims())}
+        dims, type = varying - {each.dim for each in others}, nodes.seen(rows)
         so_far = nodes.identity(nodes.declare(nodes.graph.canonical(dims), type, "").id)
         before = so_far.substitute({symbol: var(symbol) + step})
-        begun = nodes.choice(((var(symbol).eq(first), zeros), (TRUE, before)), type)
+        begun = nodes.choice(((var(symbol).eq(first), rows), (TRUE, before)), type)
         here = {dim.symbol: var(dim.symbol) for dim in self.reader.dims if dim.symbol in dims}
         own = replace(self, preimage=replace(self.preimage, solved=here))
         nodes.define(so_far.node, ((TRUE, own.added(attrs, begun, indices, updates, others)),))
         row = self.taken(so_far, attrs["axis"], symbol, at, places)
         row, some = nodes.cast(row, dtype), moving.length.ge(1)
-        return row if self.producer_context().implies(some) else nodes.total((some, row), nodes.seen(row))
+        if self.producer_context().implies(some):
+            return row
+        alone = first_rows
+        for place in places:
+            alone = nodes.at(alone, attrs["axis"], place)
+        return nodes.choice(((some, row), (TRUE, alone)), nodes.seen(row))
 
     def taken(self, so_far: Edge, axis: int, symbol: Symbol, at: Expr, places: Sequence[Expr]) -> Edge:
         """The row at `places` of the sum at a point of a dim: as soon as it is there, if it is always as far from the

@@ -2,16 +2,27 @@
 
 from tempo.loop_ir.analysis.carried_values import Place, Reaches, earlier, overwrites, reaches, read_place, recent
 from tempo.loop_ir.analysis.layouts import layouts_in_segments, touched_by_iteration
-from tempo.loop_ir.analysis.liveness import Liveness, bytes_at_most, dropped, given_up, in_segments, made_first
+from tempo.loop_ir.analysis.liveness import (
+    Liveness,
+    buffer_bytes,
+    bytes_at_most,
+    dropped,
+    given_up,
+    in_segments,
+    made_first,
+)
 from tempo.loop_ir.analysis.names import used
 from tempo.loop_ir.analysis.whole_points import replaced
+from tempo.loop_ir.transforms.array_shrinking import ArrayShrinking
 from tempo.loop_ir.transforms.loop_splitting import LoopStretch, is_empty, iterations, split
 
 __all__ = [
+    "ArrayShrinking",
     "Liveness",
     "LoopStretch",
     "Place",
     "Reaches",
+    "buffer_bytes",
     "bytes_at_most",
     "dropped",
     "earlier",

@@ -8,7 +8,6 @@ that vary with a dim (`tempo.passes.ragged.static_extents`), so what lies behind
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -37,17 +36,22 @@ class Buckets:
         """With a length and an extent for each dim in a bucket. Raises `SizeError` for a size that is in none."""
         found = {symbol: sizes[size] for symbol in self.of if (size := symbol.of_kind("size")) in sizes}
         lengths = {symbol.of_kind("length"): size for symbol, size in found.items()}
-        extents = {symbol.of_kind("extent"): _extent(symbol, self.of[symbol], size) for symbol, size in found.items()}
+        extents = {symbol.of_kind("extent"): self._extent(symbol, size) for symbol, size in found.items()}
         return {**sizes, **lengths, **extents} if found else sizes
 
+    def _extent(self, symbol: Symbol, size: int) -> int:
+        found = bucketed(self.of[symbol], size)
+        if found is None:
+            greatest = self.of[symbol][-1]
+            raise SizeError(
+                f"{symbol.name} has the size {size}, and the greatest of its buckets is {greatest}",
+                hint=f'give a greater one: tp.Options(buckets={{"{symbol.name}": [..., {size}]}}), or "pow2"',
+            )
+        return found
 
-def _extent(symbol: Symbol, bucket: Bucket, size: int) -> int:
+
+def bucketed(bucket: Bucket, size: int) -> int | None:
+    """What is made for a size; None where there is nothing so large."""
     if bucket == "pow2":
         return 1 << (size - 1).bit_length()
-    at = bisect_left(bucket, size)
-    if at == len(bucket):
-        raise SizeError(
-            f"{symbol.name} has the size {size}, and the greatest of its buckets is {bucket[-1]}",
-            hint=f'give a greater one: tp.Options(buckets={{"{symbol.name}": [..., {size}]}}), or "pow2"',
-        )
-    return bucket[at]
+    return next((each for each in bucket if each >= size), None)

@@ -100,6 +100,43 @@ def test_reads_that_are_summed_as_they_are(target: Target, how: str) -> None:
     np.testing.assert_allclose(target.to_numpy(found["dx"]), expected, rtol=1e-5, atol=1e-6)
 
 
+OTHERS = ["nothing else", "a later part", "a read at the same point", "a step before", "two reads", "another row"]
+
+
+def read_otherwise(how: str) -> tp.Program:
+    """What else a point gets its gradient from than those that read it at indices."""
+    with tp.Program() as program:
+        b, n = tp.dim("b", 3), tp.dim("n")
+        x, child = tp.input("x", (WIDTH,), (b, n), "float64"), tp.input("child", (CHILDREN,), (n,), "int32")
+        h = tp.recurrent("h", (WIDTH,), (b, n), "float64")
+        within = slice(0, n)
+        h[b, 0] = tp.tanh(x)
+        if how == "two reads":
+            left, right = (h.gather(n, child.spatial[side], within=within) for side in range(CHILDREN))
+            h[b, n] = tp.tanh(x + left + 2 * right)
+        elif how == "another row":
+            below = h[tp.max(b - 1, 0), n].gather(n, child, within=within).sum(axis=0)
+            h[b, n] = tp.tanh(x + below)
+        else:
+            below = h.gather(n, child, within=within).sum(axis=0)
+            h[b, n] = tp.tanh(x + below + (h[b, n - 1] if how == "a step before" else 0))
+        own = h * h if how == "a read at the same point" else h
+        weighted = (own * tp.as_tensor(n + 2 * b + 1, dtype="float64")).sum()
+        first = {"nothing else": n.size - 1, "a later part": 3}.get(how, 0)
+        loss = weighted[0:3, first : n.size].sum()
+        tp.output("loss", loss)
+        tp.output("dx", tp.grad(loss, x))
+    return program
+
+
+@pytest.mark.parametrize("how", OTHERS)
+def test_what_is_read_at_indices_and_otherwise(target: Target, how: str) -> None:
+    x, child, run = numbers(3, 7, WIDTH), tree(7), tp.compile(read_otherwise(how), "reference")
+    found = target.agrees(read_otherwise(how), tolerance=4, x=x, child=child)
+    expected = differences(lambda **given: float(run(**given)["loss"]), {"x": x, "child": child}, "x")
+    np.testing.assert_allclose(target.to_numpy(found["dx"]), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_a_batch_of_trees(target: Target) -> None:
     x, w = numbers(3, 6, WIDTH), numbers(WIDTH, WIDTH, seed=1)
     child = np.stack([tree(6, seed=each) for each in range(3)])

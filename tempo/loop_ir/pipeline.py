@@ -13,10 +13,11 @@ from tempo.loop_ir.transforms.fuse_segments import FuseSegments, PassThrough
 from tempo.loop_ir.transforms.mask_elimination import MaskElimination
 from tempo.loop_ir.transforms.offload.rewriting import Offload
 from tempo.loop_ir.transforms.read_ahead import TakeAhead
+from tempo.loop_ir.transforms.rematerialization import Rematerialization
 
 
 def for_all_sizes() -> tuple[LoopPass, ...]:
-    return (Forwarding(), CopyPropagation())
+    return (Forwarding(), CopyPropagation(), Rematerialization())
 
 
 def for_streams() -> tuple[LoopPass, ...]:

@@ -26,12 +26,13 @@ from tempo.backends import (
     host_room,
 )
 from tempo.backends.loop_ir import LoopPass
-from tempo.backends.loops import bytes_at_most
+from tempo.backends.loops import ArrayShrinking, bytes_at_most
 from tempo.backends.operators import Call
 from tempo.backends.tracing import Tracer
 from tempo.errors import UnsupportedError
 from tempo.plugins import BackendPlugin
 from tempo_jax import access
+from tempo_jax.compile_options import compile_options
 from tempo_jax.jitted import Calls, JittedSegment, Meter, Scope
 from tempo_jax.mesh import DeviceMesh, on_one_device, whole
 from tempo_jax.operators import IN_PARTS, OPERATORS
@@ -113,13 +114,14 @@ class JaxBackend:
         return table[call.op](call)
 
     def loop_passes(self, passes: tuple[LoopPass, ...]) -> tuple[LoopPass, ...]:
-        return (*passes, SplitLoops())
+        return (*passes, SplitLoops(), ArrayShrinking())  # once more: of a stretch less may be read
 
     # -- segments --------------------------------------------------------------------------------------------------
 
     def compile_segment(self, request: SegmentRequest) -> CompiledSegment:
         waits, identity = self._may_not_fit(request), self._identity(request)
-        calls = Calls(self._scopes(request), self._meter, waits, self._made_for, identity)
+        options = compile_options(request, self._platform)
+        calls = Calls(self._scopes(request), self._meter, waits, self._made_for, identity, options)
         made = JittedSegment(request, self.operator, self.costs, calls, self._mesh, self._platform != "cpu")
         in_chunks = None if request.segment.loop is None else InChunks(made.part, made.opened, made.closed)
         ahead = None if self._mesh is not None or self._made_for else made.ahead  # descriptions say not how parts lie

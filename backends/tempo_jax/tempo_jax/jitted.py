@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -77,13 +77,14 @@ class Calls:
     """How executables of a segment are called: within `scopes`, looked at by `meter`. `waits`: a call returns when its
     results are there, so that it is this call that fails where they do not fit. `made_for`: the platform that they are
     lowered for, too, where it is not the one that they run on. `identity`: by which those of earlier processes are
-    found, where they may be."""
+    found, where they may be. `options`: XLA's, for what may be kept."""
 
     scopes: tuple[Scope, ...]
     meter: Meter
     waits: bool = False
     made_for: str | None = None
     identity: Identity | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def entered(self, *more: Scope) -> ExitStack:
         with ExitStack() as stack:
@@ -225,7 +226,7 @@ class JittedFunction:
         """What is lowered is let go of before the heap is trimmed."""
         is_own = cache.off_since()
         with self._calls.entered(*(() if file else (cache.kept,))), self._compiling():
-            made = lowered.pop().compile()
+            made = lowered.pop().compile(dict(self._calls.options) if file is not None else None)
             if file is not None and is_own():
                 keep(file, made)
         return made

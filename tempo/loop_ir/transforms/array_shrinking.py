@@ -3,7 +3,8 @@
 What keeps all points of a dim has a place for each, also for those at which it is never made: a definition by cases
 makes one thing of the first points and another of the rest, and each of them would have the places of both. An axis
 begins at the first position that is read or written, so all its indices count from there, and is as long as the last
-one asks for.
+one asks for. What is written where nobody reads is not written: an adjoint of which only the points of a prologue are
+read behind its loop.
 
 Array shrinking, after Song, Xu, Wang, Li, Improving Data Locality by Array Contraction, IEEE Transactions on Computers
 53 (2004).
@@ -11,8 +12,9 @@ Array shrinking, after Song, Xu, Wang, Li, Improving Data Locality by Array Cont
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import is_
 from typing import ClassVar, NamedTuple
 
 from tempo.analysis.demand.images import extremes, tightened
@@ -21,19 +23,20 @@ from tempo.loop_ir.ir import (
     Block,
     Branch,
     Buffer,
-    Guard,
     Loop,
     LoopProgram,
     PointIndex,
     Read,
+    Segment,
     Statement,
     Transfer,
     WindowIndex,
     Write,
+    nested,
     walk,
 )
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import BlockScope, rewritten_program
+from tempo.loop_ir.rewriter import BlockScope, rewritten_program, with_blocks, with_segments
 from tempo.symbolic import And, Box, Condition, Context, Expr, Symbol, const, over_lengths
 
 _SAVED = 4
@@ -48,7 +51,10 @@ class ArrayShrinking:
     name: ClassVar[str] = "array_shrinking"
 
     def apply(self, program: LoopProgram, context: LoopContext) -> LoopProgram:
-        found = dict(_shrunk(program, context.sizes)) if context.whole else {}
+        if not context.whole:
+            return program
+        program = _without_unread(program)
+        found = dict(_shrunk(program, context.sizes))
         if not found:
             return program
 
@@ -143,36 +149,106 @@ def _part(touched: Iterable[_Touched | None], axis: Axis, sizes: Mapping[Symbol,
     return _Part(least, extent) if 0 < numbers[extent] <= size - size / _SAVED else None
 
 
+def _without_unread(program: LoopProgram) -> LoopProgram:
+    """The program without writes of places that no read means, of buffers of which another write is left."""
+    read: dict[int, set[tuple[_Touched | None, ...]]] = {id: set() for id in _of_segments(program)}
+    writes: list[tuple[Write, Box]] = []
+    for segment in program.segments:
+        for statement, around in _placed(segment.body, Box(())):
+            if isinstance(statement, Read) and statement.buffer in read:
+                read[statement.buffer].add(tuple(_known(each, around) for each in _meant(statement)))
+            elif isinstance(statement, Write) and statement.buffer in read:
+                writes.append((statement, around))
+
+    def is_read(write: Write, around: Box) -> bool:
+        mine = tuple(_known(each, around) for each in _ranges(write))
+        return not all(any(map(_apart, mine, each)) for each in read[write.buffer])
+
+    kept = {write.buffer for write, around in writes if is_read(write, around)}
+
+    def left(block: Block, around: Box) -> Block:
+        found = list[Statement]()
+        for statement in block:
+            new = with_blocks(statement, _each_in(left, _insides(statement, around)))
+            if not isinstance(statement, Write) or statement.buffer not in kept or is_read(statement, around):
+                found.append(new)
+        return block if all(map(is_, block, found)) and len(block) == len(found) else tuple(found)
+
+    def changed(segment: Segment) -> Segment:
+        body = left(segment.body, Box(()))
+        if body is segment.body:
+            return segment
+        written = {each.buffer for each in walk(body) if isinstance(each, Write)}
+        return replace(segment, body=body, results=tuple(id for id in segment.results if id in written))
+
+    is_idle = all(write.buffer not in kept or is_read(write, around) for write, around in writes)
+    return program if is_idle else with_segments(program, changed)
+
+
+def _each_in(left: Callable[[Block, Box], Block], insides: Iterable[Box]) -> Callable[[Block], Block]:
+    """For the blocks directly inside a statement, in order."""
+    remaining = iter(insides)
+    return lambda block: left(block, next(remaining))
+
+
+def _apart(one: _Touched | None, other: _Touched | None) -> bool:
+    """Whether no position is in both, at any sizes."""
+    if one is None or other is None:
+        return False
+    return _EVERYWHERE.implies(one.end.le(other.first)) or _EVERYWHERE.implies(other.end.le(one.first))
+
+
 # -- what is touched -----------------------------------------------------------------------------------------------
 
 
 def _touched(program: LoopProgram) -> Mapping[tuple[int, int], set[_Touched | None]]:
     """By buffer and axis, what each statement of the segments touches; None: that is not known."""
     found: dict[tuple[int, int], set[_Touched | None]] = {}
-
-    def look(block: Block, around: Box) -> None:
-        for statement in block:
-            match statement:
-                case Read() | Write():
-                    for at, (start, end) in enumerate(_ranges(statement)):
-                        first, last = _least(start, around), None if end is None else _greatest(end, around)
-                        known = None if first is None or last is None else _Touched(first, last)
-                        found.setdefault((statement.buffer, at), set()).add(known)
-                case Loop(body=body):
-                    look(body, _inside(around, statement))
-                case Branch(condition=condition, then=then, otherwise=otherwise):
-                    look(then, _where(around, condition))
-                    look(otherwise, _where(around, ~condition))
-                case Guard(body=body):
-                    look(body, around)
-
     for segment in program.segments:
-        look(segment.body, Box(()))
+        for statement, around in _placed(segment.body, Box(())):
+            if isinstance(statement, Read | Write):
+                for at, each in enumerate(_ranges(statement)):
+                    found.setdefault((statement.buffer, at), set()).add(_known(each, around))
     return found
 
 
-def _ranges(statement: Read | Write) -> Iterator[tuple[Expr, Expr | None]]:
-    """By axis, from which position on and up to which one it touches what is there; None: that is not known."""
+def _placed(block: Block, around: Box) -> Iterator[tuple[Statement, Box]]:
+    """All statements, each with the iterations that it runs in, as far as they are known."""
+    for statement in block:
+        yield statement, around
+        for inner, where in zip(nested(statement), _insides(statement, around)):
+            yield from _placed(inner, where)
+
+
+def _insides(statement: Statement, around: Box) -> tuple[Box, ...]:
+    """The iterations that each block directly inside a statement runs in."""
+    match statement:
+        case Loop():
+            return (_inside(around, statement),)
+        case Branch(condition=condition):
+            return _where(around, condition), _where(around, ~condition)
+    return (around,)
+
+
+_Range = tuple[Expr, Expr | None]
+"""From which position on and up to which one; None: that is not known."""
+
+
+def _known(touched: _Range, around: Box) -> _Touched | None:
+    start, end = touched
+    first, last = _least(start, around), None if end is None else _greatest(end, around)
+    return None if first is None or last is None else _Touched(first, last)
+
+
+def _meant(read: Read) -> Iterator[_Range]:
+    """By axis, what means anything of what a read touches."""
+    for entry, (start, end) in zip(read.index, _ranges(read), strict=True):
+        length = entry.length if isinstance(entry, WindowIndex) else None
+        yield start, end if length is None else start + length
+
+
+def _ranges(statement: Read | Write) -> Iterator[_Range]:
+    """By axis, what it touches."""
     if isinstance(statement, Write):
         for start, extent in zip(statement.index, statement.extents, strict=True):
             yield start, start + (const(1) if extent is None else extent)

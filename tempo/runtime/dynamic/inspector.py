@@ -87,7 +87,8 @@ def _waiting(read: Array, first: int) -> Array:
     """Of each point from `first` on, how many there are at most one after another of which each reads the one before,
     from it on."""
     found = [0] * (first + len(read))
-    for point, row in zip(range(len(found) - 1, first - 1, -1), reversed(read.tolist())):
+    rows = zip(*read[::-1].T.tolist())  # a list for each would set off the collector of garbage
+    for point, row in zip(range(len(found) - 1, first - 1, -1), rows):
         found[point] = behind = found[point] + 1
         for each in row:
             if found[each] < behind:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tempo.autodiff import expand_gradients
-from tempo.compiler.buckets import Bucket, Buckets
+from tempo.compiler.buckets import Bucket, Buckets, bucketed
 from tempo.compiler.driver import Compiler
 from tempo.compiler.once import Once
 from tempo.costs import LikelySizes, PointWork, work_at_points
@@ -40,8 +40,8 @@ buckets they are powers of two: those of the numbers of points have as much to s
 _LANES = tuple(quarters << power for power in range(8) for quarters in (4, 5, 6, 7))
 """Points of a tile from which the cost model chooses. There are `LANES` of them where sizes are in buckets, since there
 is code for each."""
-_ALIKE = 1.06
-"""What fewer tiles may cost more: a product of few rows takes longer than its operations say."""
+_ALIKE = 1.03
+"""What smaller tiles may cost more: more of what one makes is in the cache where it is read."""
 
 
 @dataclass(frozen=True)
@@ -125,16 +125,22 @@ class InTilesAlong:
         return self.tiled.lane.size.as_int()
 
     def best_lanes(self, points: Points, arguments: Arguments) -> int:
-        """With as few as there may be a tile costs less; with as many as lie beside one another there are fewest."""
+        """With as few as there may be a tile costs less; with as many as lie beside one another there are fewest. Those
+        in a bucket cost what it holds: arrays are made, and multiplied, for as many."""
         if isinstance(forced(self.compiler.options.mapping, self.symbol.name), int):
             return self.lanes
         found, work = self._parallelism(points, arguments), self._work(arguments.sizes)
         if found is None:
             return self.lanes
         rates = self.compiler.backend.costs
-        seconds = {lanes: found.tiles(lanes) * work.cost(lanes, rates).seconds for lanes in _LANES}
-        least = min(seconds.values())
-        return max(lanes for lanes in _LANES if seconds[lanes] <= _ALIKE * least)
+
+        def seconds(lanes: int) -> float:
+            held = [bucketed(_COUNTS, count) for count in (found.base(lanes), found.more(lanes))]
+            return sum(each or math.inf for each in held) * work.cost(lanes, rates).seconds
+
+        every = {lanes: seconds(lanes) for lanes in _LANES}
+        least = min(every.values())
+        return min(lanes for lanes in _LANES if every[lanes] <= _ALIKE * least)
 
     def _parallelism(self, points: Points, arguments: Arguments) -> Parallelism | None:
         """None where nothing is read."""

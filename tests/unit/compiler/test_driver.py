@@ -50,7 +50,7 @@ def section(text: str, title: str) -> list[str]:
 
 def test_explain_tells_the_passes_of_both() -> None:
     text = str(run().explain("all"))
-    assert section(text, "passes")[-2:] == ["forwarding", "copy_propagation"]
+    assert section(text, "passes")[-3:] == ["forwarding", "copy_propagation", "rematerialization"]
     assert section(text, "passes at t=4") == [each.name for each in OF_NUMPY]
     assert "statements" in text.split("# passes at t=4\n")[1].splitlines()[0]
 

@@ -18,6 +18,7 @@ from tempo.loop_ir.transforms.loop_unswitching import LoopUnswitching
 from tempo.loop_ir.transforms.mask_elimination import MaskElimination
 from tempo.loop_ir.transforms.offload.rewriting import Offload
 from tempo.loop_ir.transforms.read_ahead import TakeAhead
+from tempo.loop_ir.transforms.rematerialization import Rematerialization
 from tempo.plugins.manager import get_backend
 from tempo.symbolic import Symbol
 from tests.unit.loop_ir.transforms import test_update_in_place
@@ -433,6 +434,99 @@ def test_an_array_that_is_touched_nearly_everywhere_stays(condition: str) -> Non
 
 def test_arrays_of_loops_that_run_in_chunks_stay() -> None:
     assert_stays(ArrayShrinking(), later(), whole=False)
+
+
+NOT_ALL = """
+buffer b0 "x": float32[3] input over (t@0: full t.size) as ($t, 0)
+buffer b1 "h": float32[3] output over (t@0: full t.size) as ($t, 0)
+buffer b2 "k": float32[3] internal over (t@0: full EXTENT)
+input "x" = b0
+output "h" = b1
+segment segment_0(t.size; b0, b1, b2) -> (b1, b2):
+  for t in 0..t.size:
+    v1 = read b0[t]
+    write b1[t] = v1
+WRITTEN  for t in 4..t.size:
+    v3 = read b0[t]
+    write b2[t] = v3
+  for t in 4..t.size:
+    v2 = read b2[READ]
+    write b1[t] = v2
+driver:
+  run segment_0
+"""
+ELSEWHERE = """  for t in 0..4:
+    v4 = read b0[t]
+    write b2[t] = v4
+"""
+
+
+def not_all(written: str = "", read: str = "t", extent: str = "t.size") -> str:
+    return NOT_ALL.replace("WRITTEN", written).replace("READ", read).replace("EXTENT", extent)
+
+
+def test_what_is_written_where_nobody_reads_is_not_written() -> None:
+    left = ELSEWHERE.replace("    write b2[t] = v4\n", "")
+    expected = not_all(left, "t - 4", "t.size - 4").replace("write b2[t]", "write b2[t - 4]")
+    assert_becomes(ArrayShrinking(), not_all(ELSEWHERE), expected)
+
+
+@pytest.mark.parametrize("read", ["t - 1", "t - 4"])
+def test_what_is_written_where_somebody_reads_is(read: str) -> None:
+    assert_stays(ArrayShrinking(), not_all(ELSEWHERE, read))
+
+
+# -- views ----------------------------------------------------------------------------------------------------------
+
+VIEWS = """
+buffer b0 "x": float32[4] input over (t@0: full t.size) as ($t, 0)
+buffer b1 "h": float32[2, 2] output over (t@0: full t.size) as ($t, 0, 1)
+buffer b2 "k": float32[4] internal over (t@0: KEPT)
+buffer b3 "v": float32[2, 2] internal over (t@0: full t.size)
+input "x" = b0
+output "h" = b1
+segment segment_0(t.size; b0, b1, b2, b3) -> (b1, b2RESULT):
+  for t in 0..t.size:
+    v1 = read b0[t]
+    v2: float32[4] = tanh(v1: float32[4])
+    write b2[tMODULO] = v2
+    v3: float32[2, 2] = MADE
+WRITE  for t in t.size..0 backwards:
+READ    write b1[t] = v4
+driver:
+  run segment_0
+"""
+RESHAPED = "reshape(v2: float32[4]) {shape: (`2`, `2`)}"
+
+SUMMED = """    v5 = read b3[0 +: t.size of t.size]
+    v4: float32[2, 2] = reduce_sum(v5: float32[t.size, 2, 2]) {axes: (0,)}
+"""
+
+
+def views(
+    kept: str = "full t.size", modulo: str = "", made: str = RESHAPED, read: str = "    v4 = read b3[t]\n"
+) -> str:
+    text = VIEWS.replace("KEPT", kept).replace("MODULO", modulo).replace("MADE", made).replace("READ", read)
+    return text.replace("RESULT", ", b3").replace("WRITE", "    write b3[t] = v3\n")
+
+
+def test_another_view_of_what_is_kept_is_made_where_it_is_read() -> None:
+    again = "    v4_of = read b2[t]\n    v4: float32[2, 2] = " + RESHAPED.replace("v2", "v4_of") + "\n"
+    expected = views(read=again).replace("    write b3[t] = v3\n", "").replace("b2, b3):", "b2):")
+    assert_becomes(Rematerialization(), views(), expected.replace("b0, b1, b2, b3)", "b0, b1, b2)"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        views("window 2", " % 2"),
+        views().replace("write b3[t]", "write b3[0]"),
+        views(read=SUMMED),
+    ],
+    ids=["of what is kept for a while", "at another point", "read at many points"],
+)
+def test_a_view_is_kept(text: str) -> None:
+    assert_stays(Rematerialization(), text)
 
 
 # -- masks ----------------------------------------------------------------------------------------------------------
