@@ -12,7 +12,7 @@ from tempo import dtypes
 from tempo.conformance.by_operator import each_sample
 from tempo.conformance.operator_samples import SAMPLES, Sample
 from tempo.errors import IndexOutOfRangeError
-from tempo.sdg.call import Call
+from tempo.sdg.call import Call, StaticType
 from tempo.sdg.operators import OPERATORS
 from tempo.sdg.operators.elementwise import BINARY, UNARY
 from tempo.symbolic import as_expr, dim
@@ -204,3 +204,27 @@ def test_an_index_out_of_range(op: str, wrong: int):
     np.testing.assert_array_equal(to_host(TABLE[op](clamping, CPU)(*tensors)), OPERATORS[op].numpy(clamping)(*arrays))
     with pytest.raises(IndexOutOfRangeError, match=f"index {wrong} is out of range for an axis of size 4"):
         TABLE[op](checking, CPU)(*tensors)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int32", "uint64", "bool"])
+@pytest.mark.parametrize(
+    "shapes",
+    [((64, 1), (64, 512), ()), ((64, 1), (1, 512), (64, 512)), ((), (64, 1), (1, 512)), ((64, 512), (64, 512), ())],
+    ids=["a scalar", "a row", "an outer shape", "a whole mask"],
+)
+def test_a_selection_of_many_by_few_is_bit_for_bit(shapes: tuple[tuple[int, ...], ...], dtype: str) -> None:
+    types = [StaticType(shape, kind) for shape, kind in zip(shapes, ("bool", dtype, dtype))]
+    call, draw = Call("where", {}, tuple(types), StaticType((64, 512), dtype)), np.random.default_rng(0)
+    condition, *values = (draw.normal(0, 100, shape) for shape in shapes)
+    for value in values:
+        value.flat[: min(value.size, 3)] = [np.nan, -0.0, np.inf][: value.size] if dtypes.is_float(dtype) else 1
+    with np.errstate(invalid="ignore"):
+        x, y = (value.astype(dtypes.to_numpy(dtype)) for value in values)
+    mask = condition > 0
+    operation, tensors = TABLE["where"](call, CPU), [from_host(np.array(each), CPU) for each in (mask, x, y)]
+    expected = np.where(mask, x, y).tobytes()
+    assert to_host(operation(*tensors)).tobytes() == expected
+    assert isinstance(operation, Operation)
+    assert operation.in_place is not None
+    if x.shape == call.result.shape:
+        assert to_host(operation.in_place(tensors[1], tensors[0], tensors[2])).tobytes() == expected

@@ -34,10 +34,10 @@ Points = Mapping[int, Array]
 """By indirect read, the points that it takes (`Promises.read`)."""
 
 
-_COUNTS = (1, 2, 4, *(size << n for n in range(2, 40) for size in (2, 3)))
-"""The buckets of numbers of tiles: powers of two, and from 8 on one between any two. Of a program whose sizes are in
+_COUNTS = (1, *(size << n for n in range(40) for size in (2, 3)))
+"""The buckets of numbers of tiles: powers of two, and one between any two. Of a program whose sizes are in
 buckets they are powers of two: those of the numbers of points have as much to spare."""
-_LANES = tuple(quarters << power for power in range(8) for quarters in (4, 5, 6, 7))
+_LANES = (4, 5, 6, 7, *(eighths << power for power in range(7) for eighths in range(8, 16)))
 """Points of a tile from which the cost model chooses. There are `LANES` of them where sizes are in buckets, since there
 is code for each."""
 _ALIKE = 1.03
