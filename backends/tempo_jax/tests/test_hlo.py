@@ -493,6 +493,37 @@ def test_a_matrix_of_halves_is_read_as_it_lies(dtype: str, by_rows: bool, stops:
         np.testing.assert_allclose(np.asarray(found[name], float), np.asarray(array, float), atol=0.05)
 
 
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="elsewhere libraries multiply vectors of halves")
+def test_a_vector_of_halves_that_heads_have_made_has_one_axis():
+    """In the loops of the product, whose innermost one would take an index apart by the heads."""
+    heads, size, width = 8, 32, 256
+    draw = np.random.default_rng(0)
+    given = {"w": draw.standard_normal((width, width)) / 16, "seen": draw.standard_normal((9, heads, 5, size))}
+    given = {name: array.astype(dtypes.to_numpy("bfloat16")) for name, array in given.items()}
+    with tp.Program("heads") as program:
+        t = tp.dim("t")
+        w = tp.input("w", (width, width), dtype="bfloat16")
+        seen = tp.input("seen", (heads, 5, size), (t,), "bfloat16")
+        h = tp.recurrent("h", (1, width), (t,), "bfloat16")
+        h[0] = tp.constant(np.ones((1, width), dtypes.to_numpy("bfloat16")))
+        weights = tp.softmax(tp.einsum("hd,hkd->hk", h[t].reshape((heads, size)), seen), axis=1)
+        h[t + 1] = tp.tanh(tp.einsum("hk,hkd->hd", weights, seen).reshape((1, width)) @ w.T)
+        tp.output("h", h)
+    recorder = Recorder()
+    tp.compile(program, recorder)(**given)
+    products = [part for text in recorder.texts for part in computations(text).values() if reads(part, width * width)]
+    assert products
+    for each in products:
+        vectors = [line.text for line in each if line.opcode == "parameter" and line.elements == width]
+        assert all(max(map(int, _SHAPE.findall(text)[0].split(","))) == width for text in vectors)
+
+
+def reads(part: list[Instruction], elements: int) -> bool:
+    """Whether it is a product by a matrix of so many elements that it is given."""
+    given = any(each.opcode == "parameter" and each.elements == elements for each in part)
+    return given and any(each.opcode == "dot" for each in part)
+
+
 @pytest.mark.parametrize("window", [None, 64], ids=["causal", "window"])
 def test_a_decoder_reads_its_cache_and_its_weights_where_they_lie(window: int | None):
     """Neither a layer of them nor the valid part of the keys is copied for a contraction."""
