@@ -74,6 +74,7 @@ class Backward:
         self.received: dict[Value, list[Guarded]] = {}  # from the cycle that the value is on
         self.outside: dict[Value, list[Guarded]] = {}
         self.begun: dict[Value, list[Begun]] = {}  # sums of what is received that are still to be begun
+        self.ended: set[Value] = set()  # values that have received all
         self.declared: dict[int, int] = {}  # merges on a cycle, and the merges that are their adjoints
         self._run()
 
@@ -217,6 +218,7 @@ class Backward:
     def _send(self, cotangent: Edge, edge: Edge, reader: GuardedBox, is_cyclic: bool = False) -> None:
         producer = self.region(edge.node)
         value = (edge.node, edge.result)
+        assert value not in self.ended, "consumers come first"
         begun = self.begun.setdefault(value, []) if is_cyclic else None
         found = contributions(self.nodes, cotangent, edge.map, reader, producer, begun)
         fitted = ((condition, self._fitted(part, self.type_of(value))) for condition, part in found)
@@ -244,10 +246,12 @@ class Backward:
     def _begin(self, value: Value) -> None:
         """What comes from outside of the cycle is in a running sum from its beginning, in one if there are several. Not
         along rows that end each by itself: their points are never read as they lie."""
+        self.ended.add(value)
         if not self.begun.get(value):
             return
         begun, region, type = self.begun.pop(value), self.region(value[0]), self.type_of(value)
-        first, context, given = begun[0], region.context(), None
+        context, given = region.context(), None
+        first = max(begun, key=lambda each: context.implies(each.condition))
         is_ragged = any(dim.symbol in self.graph.ragged for dim in first.rows(region))
         if self.outside.get(value) and not is_ragged:
             found = collected(self.nodes, self.outside[value], type, context)

@@ -77,7 +77,7 @@ class Calls:
     """How executables of a segment are called: within `scopes`, looked at by `meter`. `waits`: a call returns when its
     results are there, so that it is this call that fails where they do not fit. `made_for`: the platform that they are
     lowered for, too, where it is not the one that they run on. `identity`: by which those of earlier processes are
-    found, where they may be. `options`: XLA's, for what may be kept."""
+    found, where they may be. `options`: XLA's, of executables that are kept: JAX refuses them where it is traced."""
 
     scopes: tuple[Scope, ...]
     meter: Meter

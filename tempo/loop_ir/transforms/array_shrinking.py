@@ -12,9 +12,8 @@ Array shrinking, after Song, Xu, Wang, Li, Improving Data Locality by Array Cont
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from operator import is_
 from typing import ClassVar, NamedTuple
 
 from tempo.analysis.demand.images import extremes, tightened
@@ -36,7 +35,7 @@ from tempo.loop_ir.ir import (
     walk,
 )
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import BlockScope, rewritten_program, with_blocks, with_segments
+from tempo.loop_ir.rewriter import BlockScope, rewritten_program, with_segments
 from tempo.symbolic import And, Box, Condition, Context, Expr, Symbol, const, over_lengths
 
 _SAVED = 4
@@ -152,43 +151,31 @@ def _part(touched: Iterable[_Touched | None], axis: Axis, sizes: Mapping[Symbol,
 def _without_unread(program: LoopProgram) -> LoopProgram:
     """The program without writes of places that no read means, of buffers of which another write is left."""
     read: dict[int, set[tuple[_Touched | None, ...]]] = {id: set() for id in _of_segments(program)}
-    writes: list[tuple[Write, Box]] = []
+    written: list[tuple[int, tuple[_Touched | None, ...]]] = []
     for segment in program.segments:
         for statement, around in _placed(segment.body, Box(())):
             if isinstance(statement, Read) and statement.buffer in read:
                 read[statement.buffer].add(tuple(_known(each, around) for each in _meant(statement)))
             elif isinstance(statement, Write) and statement.buffer in read:
-                writes.append((statement, around))
+                written.append((statement.buffer, tuple(_known(each, around) for each in _ranges(statement))))
+    is_read = [not all(any(map(_apart, places, each)) for each in read[id]) for id, places in written]
+    some = {id for (id, _), each in zip(written, is_read) if each}
+    stays = [each or id not in some for (id, _), each in zip(written, is_read)]
+    if all(stays):
+        return program
+    in_order = iter(stays)
 
-    def is_read(write: Write, around: Box) -> bool:
-        mine = tuple(_known(each, around) for each in _ranges(write))
-        return not all(any(map(_apart, mine, each)) for each in read[write.buffer])
+    def changed(statement: Statement, scope: BlockScope) -> Block | None:
+        is_asked = isinstance(statement, Write) and statement.buffer in read
+        return () if is_asked and not next(in_order) else None
 
-    kept = {write.buffer for write, around in writes if is_read(write, around)}
-
-    def left(block: Block, around: Box) -> Block:
-        found = list[Statement]()
-        for statement in block:
-            new = with_blocks(statement, _each_in(left, _insides(statement, around)))
-            if not isinstance(statement, Write) or statement.buffer not in kept or is_read(statement, around):
-                found.append(new)
-        return block if all(map(is_, block, found)) and len(block) == len(found) else tuple(found)
-
-    def changed(segment: Segment) -> Segment:
-        body = left(segment.body, Box(()))
-        if body is segment.body:
-            return segment
-        written = {each.buffer for each in walk(body) if isinstance(each, Write)}
-        return replace(segment, body=body, results=tuple(id for id in segment.results if id in written))
-
-    is_idle = all(write.buffer not in kept or is_read(write, around) for write, around in writes)
-    return program if is_idle else with_segments(program, changed)
+    return with_segments(rewritten_program(program, changed), _returning_what_it_writes)
 
 
-def _each_in(left: Callable[[Block, Box], Block], insides: Iterable[Box]) -> Callable[[Block], Block]:
-    """For the blocks directly inside a statement, in order."""
-    remaining = iter(insides)
-    return lambda block: left(block, next(remaining))
+def _returning_what_it_writes(segment: Segment) -> Segment:
+    written = {each.buffer for each in walk(segment.body) if isinstance(each, Write)}
+    results = tuple(id for id in segment.results if id in written)
+    return segment if results == segment.results else replace(segment, results=results)
 
 
 def _apart(one: _Touched | None, other: _Touched | None) -> bool:

@@ -1,4 +1,4 @@
-"""Rematerialization: of what is kept, what is only another view is made again where it is read.
+"""Rematerialization: of what is kept, what is only another view of all of it is made again where it is read.
 
     b1[t] = x; b2[t] = reshape(x)    ...    y = b2[t]        b1[t] = x    ...    y = reshape(b1[t])
 
@@ -17,7 +17,6 @@ from tempo.loop_ir.ir import Block, Compute, LoopProgram, PointIndex, Read, Segm
 from tempo.loop_ir.passes import LoopContext
 from tempo.loop_ir.rewriter import BlockScope, rewritten_program
 from tempo.sdg.operators import OPERATORS
-from tempo.symbolic import Condition, Expr
 
 
 @dataclass(frozen=True)
@@ -36,12 +35,10 @@ class Rematerialization:
                 return ()
             return tuple(_read(each, found)) if isinstance(each, Read) and each.buffer in found else None
 
-        zeroed = {found[id].of for id in found if program.buffers[id].zeroed}
-        buffers = {id: replace(program.buffers[id], zeroed=True) for id in zeroed}
         made = rewritten_program(program, changed)
         segments = tuple(_without(segment, found) for segment in made.segments)
         offsets = {item: {id: at for id, at in each.items() if id not in found} for item, each in made.offsets.items()}
-        return replace(made, segments=segments, buffers={**program.buffers, **buffers}, offsets=offsets)
+        return replace(made, segments=segments, offsets=offsets)
 
 
 @dataclass(frozen=True)
@@ -86,12 +83,9 @@ def _views(program: LoopProgram) -> Iterator[tuple[int, _View]]:
 
 
 def _is_view(value: Compute) -> bool:
-    """Of its one operand, of which it takes the same at every point."""
-    return OPERATORS[value.op].kind == "movement" and len(value.operands) == 1 and not any(map(_varies, value.scalars))
-
-
-def _varies(scalar: Expr | Condition) -> bool:
-    return bool(scalar.symbols())
+    """Of all of its one operand, at every point alike."""
+    operator = OPERATORS[value.op]
+    return operator.views and operator.kind == "movement" and len(value.operands) == 1 and not value.scalars
 
 
 def _is_of_a_point(read: Read) -> bool:
