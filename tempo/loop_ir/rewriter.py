@@ -19,6 +19,7 @@ from tempo.loop_ir.ir import (
     Statement,
     Write,
     nested,
+    walk,
 )
 
 
@@ -119,6 +120,13 @@ def with_segments(program: LoopProgram, change: Callable[[Segment], Segment]) ->
     """The program with its segments changed; the same object where none is."""
     segments = tuple(map(change, program.segments))
     return program if segments == program.segments else replace(program, segments=segments)
+
+
+def returning_what_it_writes(segment: Segment) -> Segment:
+    """The segment, of which writes were taken out, without the results that it no longer writes."""
+    written = {each.buffer for each in walk(segment.body) if isinstance(each, Write)}
+    results = tuple(id for id in segment.results if id in written)
+    return segment if results == segment.results else replace(segment, results=results)
 
 
 def _does_something(statement: Statement) -> bool:

@@ -26,7 +26,6 @@ from tempo.loop_ir.ir import (
     LoopProgram,
     PointIndex,
     Read,
-    Segment,
     Statement,
     Transfer,
     WindowIndex,
@@ -35,7 +34,7 @@ from tempo.loop_ir.ir import (
     walk,
 )
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import BlockScope, rewritten_program, with_segments
+from tempo.loop_ir.rewriter import BlockScope, returning_what_it_writes, rewritten_program, with_segments
 from tempo.symbolic import And, Box, Condition, Context, Expr, Symbol, const, over_lengths
 
 _SAVED = 4
@@ -169,13 +168,7 @@ def _without_unread(program: LoopProgram) -> LoopProgram:
         is_asked = isinstance(statement, Write) and statement.buffer in read
         return () if is_asked and not next(in_order) else None
 
-    return with_segments(rewritten_program(program, changed), _returning_what_it_writes)
-
-
-def _returning_what_it_writes(segment: Segment) -> Segment:
-    written = {each.buffer for each in walk(segment.body) if isinstance(each, Write)}
-    results = tuple(id for id in segment.results if id in written)
-    return segment if results == segment.results else replace(segment, results=results)
+    return with_segments(rewritten_program(program, changed), returning_what_it_writes)
 
 
 def _apart(one: _Touched | None, other: _Touched | None) -> bool:

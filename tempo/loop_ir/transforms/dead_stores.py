@@ -18,7 +18,7 @@ from typing import ClassVar
 from tempo.loop_ir.analysis.needed_slots import NeededSlots, bytes_at
 from tempo.loop_ir.ir import Block, Branch, LoopProgram, Read, Segment, Statement, Write, walk
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import BlockScope, rewritten, with_segments
+from tempo.loop_ir.rewriter import BlockScope, returning_what_it_writes, rewritten, with_segments
 from tempo.symbolic import TRUE
 
 
@@ -42,8 +42,7 @@ def _needed(program: LoopProgram, context: LoopContext, segment: Segment) -> Seg
     looked_at = {each.buffer for each in every if isinstance(each, Read)}  # in a choice that is never taken, then
     kept = {id for id in looked_at if dead[id] == stores[id]}
     body = rewritten(segment.body, partial(_where_read, found, kept))
-    written = {each.buffer for each in walk(body) if isinstance(each, Write)}
-    return replace(segment, body=body, results=tuple(id for id in segment.results if id in written))
+    return returning_what_it_writes(replace(segment, body=body))
 
 
 def _where_read(found: NeededSlots, kept: Set[int], statement: Statement, scope: BlockScope) -> Block | None:

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from tempo.loop_ir.ir import Block, Compute, LoopProgram, PointIndex, Read, Segment, Statement, Write, nested, walk
+from tempo.loop_ir.analysis.names import blocks
+from tempo.loop_ir.ir import Block, Compute, LoopProgram, PointIndex, Read, Statement, Write, walk
 from tempo.loop_ir.passes import LoopContext
-from tempo.loop_ir.rewriter import BlockScope, rewritten_program
+from tempo.loop_ir.rewriter import BlockScope, returning_what_it_writes, rewritten_program, with_segments
 from tempo.sdg.operators import OPERATORS
 
 
@@ -35,10 +36,9 @@ class Rematerialization:
                 return ()
             return tuple(_read(each, found)) if isinstance(each, Read) and each.buffer in found else None
 
-        made = rewritten_program(program, changed)
-        segments = tuple(_without(segment, found) for segment in made.segments)
+        made = with_segments(rewritten_program(program, changed), returning_what_it_writes)
         offsets = {item: {id: at for id, at in each.items() if id not in found} for item, each in made.offsets.items()}
-        return replace(made, segments=segments, offsets=offsets)
+        return replace(made, offsets=offsets)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _views(program: LoopProgram) -> Iterator[tuple[int, _View]]:
         )
 
     for segment in program.segments:
-        for block in _blocks(segment.body):
+        for block in blocks(segment.body):
             made = {each.result: each for each in block if isinstance(each, Compute)}
             kept: dict[str, Write] = {}
             for each in block:
@@ -96,20 +96,8 @@ def _alike(program: LoopProgram, one: Write, other: Write) -> bool:
     return one.index == other.index and program.buffers[one.buffer].axes == program.buffers[other.buffer].axes
 
 
-def _blocks(body: Block) -> Iterator[Block]:
-    yield body
-    for statement in body:
-        for block in nested(statement):
-            yield from _blocks(block)
-
-
 def _read(read: Read, views: Mapping[int, _View]) -> Iterator[Statement]:
     view = views[read.buffer]
     name = f"{read.result}_of"
     yield replace(read, result=name, buffer=view.of)
     yield replace(view.made, result=read.result, operands=(name,))
-
-
-def _without(segment: Segment, views: Mapping[int, _View]) -> Segment:
-    results = tuple(id for id in segment.results if id not in views)
-    return segment if results == segment.results else replace(segment, results=results)
