@@ -210,6 +210,7 @@ class _MapInverter:
         over_q: list[Condition] = []
         for fact in self.facts:
             for part in parts(self._decided(fact.condition.substitute(self.solved))):
+                part = self._undivided(part)
                 unknown = part.symbols() & self.unknown
                 if not unknown:
                     over_q.append(part)
@@ -220,6 +221,18 @@ class _MapInverter:
                 else:
                     self.mask.append(part)
         return own, bounds, over_q
+
+    def _undivided(self, condition: Condition) -> Condition:
+        """`c * (inner // k) + rest >= 0`, where only `inner` has unknowns, as what it says of `inner`."""
+        terms = condition.expr.terms if isinstance(condition, Ge) else ()
+        atoms = [(atom, factor) for atom, factor in terms if not atom.symbols().isdisjoint(self.unknown)]
+        atom, factor = atoms[0] if len(atoms) == 1 else (None, 0)
+        if not isinstance(condition, Ge) or not isinstance(atom, FloorDiv):
+            return condition
+        rest = condition.expr - factor * (atom.expr // atom.divisor)
+        if factor > 0:
+            return self._undivided(atom.expr.ge(-(rest // factor) * atom.divisor))
+        return self._undivided(atom.expr.lt((rest // -factor + 1) * atom.divisor))
 
     def _decided(self, condition: Condition) -> Condition:
         """Without the alternatives that cannot be, where that makes it simpler."""

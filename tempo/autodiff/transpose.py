@@ -452,8 +452,15 @@ class _Transposed:
         row's own, so that nothing but the next sum needs this one."""
         nodes, (atom, factor) = self.nodes, at.terms[0] if len(at.terms) == 1 else (None, 0)
         if isinstance(atom, Min | Max) and factor == 1:
-            sign, args = 1 if isinstance(atom, Max) else -1, [each + at.const for each in atom.args]
-            wins = [conjunction((sign * (arg - other)).ge(0) for other in args) for arg in args[:-1]]
+            # Of equals the last, and those that do not move are last: such a row is no part of the recurrence.
+            sign, args = 1 if isinstance(atom, Max) else -1, sorted(atom.args, key=lambda each: not each.dims())
+            args = [each + at.const for each in args]
+            wins = [
+                conjunction(
+                    (sign * (arg - other)).ge(later > place) for later, other in enumerate(args) if other != arg
+                )
+                for place, arg in enumerate(args[:-1])
+            ]
             rows = [self.taken(so_far, axis, symbol, arg, places) for arg in args]
             return nodes.choice(tuple(zip((*wins, TRUE), rows, strict=True)), nodes.seen(rows[0]))
         points = {each: Point(value) for each, value in self.preimage.solved.items()}

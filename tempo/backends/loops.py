@@ -14,10 +14,12 @@ from tempo.loop_ir.analysis.liveness import (
 from tempo.loop_ir.analysis.names import used
 from tempo.loop_ir.analysis.whole_points import replaced
 from tempo.loop_ir.transforms.array_shrinking import ArrayShrinking
+from tempo.loop_ir.transforms.coalescing import Coalescing
 from tempo.loop_ir.transforms.loop_splitting import LoopStretch, is_empty, iterations, split
 
 __all__ = [
     "ArrayShrinking",
+    "Coalescing",
     "Liveness",
     "LoopStretch",
     "Place",

@@ -101,6 +101,7 @@ def test_reads_that_are_summed_as_they_are(target: Target, how: str) -> None:
 
 
 OTHERS = ["nothing else", "a later part", "a read at the same point", "a step before", "two reads", "another row"]
+OTHERS += ["the first half alone"]
 
 
 def read_otherwise(how: str) -> tp.Program:
@@ -118,7 +119,9 @@ def read_otherwise(how: str) -> tp.Program:
             below = h[tp.max(b - 1, 0), n].gather(n, child, within=within).sum(axis=0)
             h[b, n] = tp.tanh(x + below)
         else:
-            below = h.gather(n, child, within=within).sum(axis=0)
+            is_half = how == "the first half alone"
+            at, within = (child // 2, slice(0, (n + 1) // 2)) if is_half else (child, within)
+            below = h.gather(n, at, within=within).sum(axis=0)
             h[b, n] = tp.tanh(x + below + (h[b, n - 1] if how == "a step before" else 0))
         own = h * h if how == "a read at the same point" else h
         weighted = (own * tp.as_tensor(n + 2 * b + 1, dtype="float64")).sum()

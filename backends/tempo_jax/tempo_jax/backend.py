@@ -26,7 +26,7 @@ from tempo.backends import (
     host_room,
 )
 from tempo.backends.loop_ir import LoopPass
-from tempo.backends.loops import ArrayShrinking, bytes_at_most
+from tempo.backends.loops import ArrayShrinking, Coalescing, bytes_at_most
 from tempo.backends.operators import Call
 from tempo.backends.tracing import Tracer
 from tempo.errors import UnsupportedError
@@ -114,7 +114,7 @@ class JaxBackend:
         return table[call.op](call)
 
     def loop_passes(self, passes: tuple[LoopPass, ...]) -> tuple[LoopPass, ...]:
-        return (*passes, SplitLoops(), ArrayShrinking())  # once more: of a stretch less may be read
+        return (*passes, SplitLoops(), ArrayShrinking(), Coalescing())  # of a stretch less may be read
 
     # -- segments --------------------------------------------------------------------------------------------------
 

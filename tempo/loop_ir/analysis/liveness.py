@@ -10,6 +10,7 @@ writes it before it reads it, and nothing reads it after the loop: the copies th
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
@@ -33,7 +34,7 @@ from tempo.loop_ir.ir import (
     nested,
     walk,
 )
-from tempo.symbolic import Expr, Symbol
+from tempo.symbolic import Context, Expr, Symbol
 
 Slots = Set[int]
 
@@ -55,6 +56,27 @@ class Liveness:
         self.at_start: Slots = (self.at_end - writes) | reads
         """Those of which something may read what they hold before it."""
         self._enter(self._body, self.at_end)
+
+    def together(self) -> Mapping[int, Slots]:
+        """By slot, those that hold what may still be read when it is written, where the blocks run once: then a slot
+        holds nothing before its first write."""
+        live: dict[int, set[int]] = defaultdict(set)
+        held: dict[int, set[int]] = defaultdict(set)
+        self._live_at_writes(self._body, self.at_end, live)
+        _held_at_writes(self._body, set(), held)
+        return {id: live[id] & held[id] for id in live}
+
+    def _live_at_writes(self, block: Block, after: Slots, found: Mapping[int, set[int]]) -> None:
+        live = set(after)
+        for statement in reversed(block):
+            reads, writes = self._of(statement)
+            if isinstance(statement, Write):
+                found[statement.buffer].update(live)
+            again = reads if isinstance(statement, Loop) and not _runs_once(statement) else set()
+            for inner in nested(statement):
+                self._live_at_writes(inner, live | again, found)
+            live -= writes
+            live |= reads
 
     def carried(self, loop: Loop) -> list[int]:
         """The buffers that the loop writes and whose values outlive an iteration, in order."""
@@ -109,6 +131,22 @@ class Liveness:
             case Guard(body=body) | Loop(body=body):  # which may not run at all
                 return self._of_block(body)[0], set()
         return set(), set()
+
+
+def _held_at_writes(block: Block, before: Set[int], found: Mapping[int, set[int]]) -> None:
+    held = set(before)
+    for statement in block:
+        if isinstance(statement, Write):
+            found[statement.buffer].update(held)
+        made = {each.buffer for each in walk((statement,)) if isinstance(each, Write)}
+        for inner in nested(statement):
+            _held_at_writes(inner, held | made if isinstance(statement, Loop) else held, found)
+        held |= made
+
+
+def _runs_once(loop: Loop) -> bool:
+    """Or never, at all sizes."""
+    return Context.of(()).implies((loop.hi - loop.lo).le(1))
 
 
 def _written(loop: Loop) -> set[int]:

@@ -119,6 +119,16 @@ class Sweep:
         needed = reached([edge.node], reads)
         return self._effects.isdisjoint(needed)
 
+    def alone_reads(self, node: Node, op: str) -> bool:
+        """Whether the first operand of a node of the old graph is an operator that nothing else reads."""
+        edges = self.graph.nodes[node.id].operands[:1] if node.id in self.graph.nodes else ()
+        return any(
+            self.graph.nodes[edge.node].op == op
+            and len(self.graph.consumers[edge.node]) == 1
+            and edge.node not in self.graph.shown
+            for edge in edges
+        )
+
     def holds(self, condition: Condition) -> bool:
         """Whether a condition holds at every point of the dims that it mentions."""
         return self._over(self.graph.canonical(condition.dims())).implies(condition)

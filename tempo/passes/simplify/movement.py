@@ -11,6 +11,7 @@ for.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,7 +21,7 @@ from tempo.passes.rewrite.driver import Sweep, Term
 from tempo.passes.rewrite.patterns import constant_value
 from tempo.sdg.graph import Edge, Node, TensorType
 from tempo.sdg.operators import OPERATORS, Role
-from tempo.symbolic import Expr, const
+from tempo.symbolic import Expr, as_expr, const
 
 ONE = const(1)
 
@@ -170,6 +171,39 @@ def slice_of_transposed(node: Node, sweep: Sweep) -> Term | None:
         for name in ("starts", "lengths", "steps")
     }
     return Term("reshape", (Term("slice", turned.operands, attrs),), {"shape": node.type.shape})
+
+
+def slice_of_gather(node: Node, sweep: Sweep) -> Term | None:
+    """slice(gather(x, i)) = gather(slice(x), slice(i)), where nobody else looks at what is gathered."""
+    found = sweep.view(node.operands[0]) if node.op == "slice" else None
+    if found is None or found.op != "gather" or found.attr("checked") or not sweep.alone_reads(node, "gather"):
+        return None
+    (data, indices), axis, batch = found.operands, found.attr("axis"), found.attr("batch")
+    (given, shape), cut = (sweep.seen_type(edge).shape for edge in (data, indices)), _cut(node)
+    if any(part != _all(size) for part, size in zip(cut[:batch], given)):
+        return None
+    end = axis + len(shape) - batch
+    of_data = (*cut[:axis], _all(given[axis]), *cut[end:])
+    of_indices = (*map(_all, shape[:batch]), *cut[axis:end])
+    return Term("gather", (_sliced(data, of_data), _sliced(indices, of_indices)), found.attributes)
+
+
+_Part = tuple[Expr, Expr, int]
+"""Of a slice, along one axis: start, length, step."""
+
+
+def _cut(slice: Node) -> list[_Part]:
+    parts = zip(*(slice.attr(name) for name in ("starts", "lengths", "steps")), strict=True)
+    return [(as_expr(start), as_expr(length), step) for start, length, step in parts]
+
+
+def _all(size: Expr) -> _Part:
+    return const(0), size, 1
+
+
+def _sliced(edge: Edge, parts: Sequence[_Part]) -> Term | Edge:
+    starts, lengths, steps = zip(*parts) if parts else ((), (), ())
+    return Term("slice", (edge,), {"starts": starts, "lengths": lengths, "steps": steps})
 
 
 def pad_of_edges(node: Node, sweep: Sweep) -> Term | None:

@@ -1,12 +1,14 @@
-"""Reads of a definition at one point, where sizes alone say which cases can hold there: they read what the case reads.
+"""Reads of a definition where sizes alone say which cases can hold: they read what the case reads.
 
 `h[0] = a; h[t + 1] = f(h, h[0])` reads `a` at 0 instead of h. So h needs h only at the step before, and no schedule has
 to split off the point 0 first. Where several cases are left, as of `w[i, 0]` for a `w` that goes on from
-`w[i - 1, -1]`, they become a definition of their own over the dims that are left.
+`w[i - 1, -1]`, they become a definition of their own over the dims that are left. A slice that sees no other points
+than those of one case reads what the case reads at all of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -15,8 +17,9 @@ from tempo.passes.rewrite.driver import rewrite_graph
 from tempo.passes.simplify.simplify import possible_cases
 from tempo.sdg.builder import NodeBuilder
 from tempo.sdg.components import strongly_connected
-from tempo.sdg.graph import Edge, Graph, Node, Output, Point
-from tempo.symbolic import TRUE, Context, var
+from tempo.sdg.graph import Edge, Graph, Node, Output, Point, Slice
+from tempo.sdg.read_composition import compose
+from tempo.symbolic import TRUE, Context, Expr, Symbol, var
 
 _LIMIT = 100  # a definition that reads itself at one point is a cycle, which is reported where it is demanded
 
@@ -81,7 +84,7 @@ class _Resolution:
             return None
         point = {symbol: index.index for symbol, index in zip(node.domain, edge.map) if isinstance(index, Point)}
         if len(point) < len(node.domain):
-            return None
+            return self.decided_along(node, edge, point)
         cases = [
             replace(case, condition=case.condition.substitute(point), edge=case.edge.substitute(point))
             for case in node.cases
@@ -96,6 +99,19 @@ class _Resolution:
             return None
         type = self.new.seen_type(edge)
         return self.like(edge, self.new.cases(left, type, node.name, locate=lambda: node.location))
+
+    def decided_along(self, node: Node, edge: Edge, point: Mapping[Symbol, Expr]) -> Edge | None:
+        """What is read instead of slices by the only case that can hold at the points seen."""
+        slices = [(symbol, index) for symbol, index in zip(node.domain, edge.map) if isinstance(index, Slice)]
+        if edge.dims() or all(index.length == self.old.dim(symbol).size for symbol, index in slices):
+            return None
+        here = self.sizes.assume(
+            *(var(symbol).ge(index.start) & var(symbol).lt(index.start + index.length) for symbol, index in slices)
+        )
+        cases = (replace(case, condition=case.condition.substitute(point)) for case in node.cases)
+        left = possible_cases(tuple(cases), here)
+        found = compose(left[0].edge, node.domain, edge.map) if left and left[0].condition == TRUE else None
+        return None if found is None else self.like(edge, found)
 
     def like(self, edge: Edge, found: Edge) -> Edge | None:
         """`found`, where it shows what `edge` does: a case may be of fewer axes at one point."""

@@ -16,6 +16,7 @@ from tempo.passes.simplify.movement import (
     movement_after,
     normal_movement,
     pad_of_edges,
+    slice_of_gather,
     slice_of_transposed,
 )
 from tempo.sdg.graph import Case, Graph, Node
@@ -26,6 +27,7 @@ RULES: tuple[Rule, ...] = IDENTITIES
 STRUCTURE: tuple[Rewrite, ...] = (
     normal_movement,
     slice_of_transposed,
+    slice_of_gather,
     late_broadcast,
     reduction_of_movement,
     sum_of_products,

@@ -37,6 +37,8 @@ MAPS: dict[str, tuple[IndexMap, str]] = {
     "both ways": ((Point(s), window(maximum(t - 1, 0), minimum(t + 3, size("t")))), "True"),
     "one point long": ((Point(s), window(maximum(t, 0), t + 1)), "True"),
     "corner": ((window(s * 0, s + 1), window(t, size("t"))), "s != 2"),
+    "half": ((Point(s), window(s * 0, (t + 1) // 2)), "True"),
+    "from half on": ((Point(s), window((2 * t + 1) // 3, size("t"))), "t != 3"),
     "either end": ((Point(s), Point(t)), "t == 0 or t >= 5"),
 }
 
@@ -94,3 +96,10 @@ def test_a_prefix_is_read_by_everything_after():
     (found,) = preimages(GuardedBox(DIMS, full), (Point(s), window(t * 0, t + 1)), GuardedBox(DIMS, full))
     assert (found.condition, found.own, found.mask) == (TRUE, TRUE, TRUE)
     assert [(each.dim, each.start, each.length) for each in found.ranges] == [(T, t, size("t") - t)]
+
+
+def test_a_prefix_of_half_is_read_from_twice_on():
+    everywhere = GuardedBox(DIMS, Box.full(DIMS))
+    (found,) = preimages(everywhere, (Point(s), window(t * 0, t // 2)), everywhere)
+    (range,) = found.ranges
+    assert (found.mask, range.start) == (TRUE, 2 * t + 2)

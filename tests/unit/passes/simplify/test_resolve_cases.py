@@ -78,3 +78,30 @@ def test_the_cases_that_are_left_at_a_point_become_a_definition_of_their_own() -
   | True -> %0
 """
     assert_becomes(Decide(), head + read + end, head + read.replace("%1[i, 0]", "%4[i]") + part + end)
+
+
+SUMS = """dims t: t.size
+%0: float32[] over (t) = input {layout: ($t,), name: "x", role: "input"} @0 "x"
+%1: float32[] over (t) = merge {name: "h", role: "recurrent"} @1 "h"
+  | t >= 3 -> %1[t - 1]
+  | True -> READ
+%2: float32[] = reduce_sum(SLICE) {axes: (0,)}
+output "y": float32[] = %2 as ()
+output "h": float32[] over (t) = %1[t] as ($t)
+"""
+
+
+def sums(slice: str, read: str = "%0[t]") -> str:
+    return SUMS.replace("SLICE", slice).replace("READ", read)
+
+
+def test_a_slice_of_points_of_one_case_reads_what_the_case_reads() -> None:
+    assert_becomes(Decide(), sums("%1[1 +: 2]"), sums("%0[1 +: 2]"))
+
+
+def test_a_slice_reads_the_points_that_the_case_reads() -> None:
+    assert_becomes(Decide(), sums("%1[1 +: 2]", "%0[t + 1]"), sums("%0[2 +: 2]", "%0[t + 1]"))
+
+
+def test_a_slice_of_points_of_several_cases_stays() -> None:
+    assert_becomes(Decide(), sums("%1[1 +: 3]"), sums("%1[1 +: 3]"))

@@ -356,3 +356,32 @@ def test_what_stays_turned_is_turned_once() -> None:
     """,
     )
     assert [node.op for node in after(Simplify(), text).nodes.values()].count("transpose") == 1
+
+
+def gathered(slices: str, checked: bool = False, more: str = "") -> str:
+    return f"""
+        %0: float32[5, 6] = input {{layout: (0, 1), name: "x", role: "input"}} @0 "x"
+        %1: int32[4] = input {{layout: (0,), name: "i", role: "input"}} @1 "i"
+        %2: float32[4, 6] = gather(%0, %1) {{axis: 0, batch: 0, checked: {checked}}}
+        %3: float32[2, 3] = slice(%2) {{{slices}}}
+        output "y": float32[2, 3] = %3 as (0, 1)
+        {more}
+    """
+
+
+CUT = "lengths: (`2`, `3`), starts: (`1`, `2`), steps: (1, 1)"
+ALSO = 'output "z": float32[4, 6] = %2 as (0, 1)'
+
+
+def test_what_is_not_looked_at_is_not_gathered() -> None:
+    found = after(Simplify(), gathered(CUT))
+    (gather,) = (node for node in found.nodes.values() if node.op == "gather")
+    data, index = (found.nodes[edge.node] for edge in gather.operands)
+    assert [list(map(str, node.shape)) for node in (gather, data, index)] == [["2", "3"], ["5", "3"], ["2"]]
+    assert [str(start) for node in (data, index) for start in node.attr("starts")] == ["0", "2", "1"]
+
+
+@pytest.mark.parametrize("other", [{"more": ALSO}, {"checked": True}])
+def test_what_others_look_at_is_gathered_once(other: dict[str, str]) -> None:
+    text = gathered(CUT, **other)
+    assert [node.op for node in after(Simplify(), text).nodes.values()].count("slice") == 1
