@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from tempo_jax.jitted import needs
+from tempo_jax.executables import needs
 
 from benchmarks.attention.program import Config
 

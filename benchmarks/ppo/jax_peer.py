@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from tempo_jax.jitted import needs
+from tempo_jax.executables import needs
 
 from benchmarks.harness import Session
 from benchmarks.ppo.settings import Settings, noise, weights

@@ -33,7 +33,8 @@ from tempo.errors import UnsupportedError
 from tempo.plugins import BackendPlugin
 from tempo_jax import access
 from tempo_jax.compile_options import compile_options
-from tempo_jax.jitted import Calls, JittedSegment, Meter, Scope
+from tempo_jax.executables import Calls, Meter, Scope
+from tempo_jax.jitted import JittedSegment
 from tempo_jax.mesh import DeviceMesh, on_one_device, whole
 from tempo_jax.operators import IN_PARTS, OPERATORS
 from tempo_jax.plugin import PLUGIN

@@ -56,8 +56,6 @@ class Identity:
         folder = cache.own_folder()
         if folder is None or self._text is None:
             return None
-        if is_watched() or any(isinstance(each, jax.core.Tracer) for each in jax.tree.leaves(arguments)):
-            return None  # what is traced becomes part of the caller's
         settings = sorted((name, str(value)) for name, value in _settings().items())
         found = [_FORMAT, self._text, function, *kinds_of(arguments), str(settings)]
         return None if any(" at 0x" in each for each in found) else folder / f"{digest(*found)}.executable"
@@ -85,6 +83,11 @@ def is_watched() -> bool:
     """Whether JAX is to look at each operator, of which an executable has none."""
     config = jax.config
     return bool(config.jax_disable_jit or config.jax_debug_nans or config.jax_debug_infs)
+
+
+def is_seen_through(arguments: Any) -> bool:
+    """Whether JAX is to look at each operator: what is traced becomes part of the caller's."""
+    return is_watched() or any(isinstance(each, jax.core.Tracer) for each in jax.tree.leaves(arguments))
 
 
 def may_be_kept(lowered: jax.stages.Lowered) -> bool:

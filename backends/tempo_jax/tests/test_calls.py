@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from jax import monitoring
 from tempo_jax.backend import JaxBackend, JittedSegment
-from tempo_jax.jitted import Calls, JittedFunction, Meter
+from tempo_jax.executables import Calls, JittedFunction, Meter
 from tempo_jax.segments import SegmentTracer
 
 import tempo as tp

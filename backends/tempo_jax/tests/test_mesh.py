@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
-from tempo_jax.jitted import JittedFunction
+from tempo_jax.executables import JittedFunction
 
 import tempo as tp
 from examples.ppo import Settings, loss, networks

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from tempo_jax import recall
 from tempo_jax.backend import JaxBackend
-from tempo_jax.jitted import Calls, JittedFunction, Meter
+from tempo_jax.executables import Calls, JittedFunction, Meter
 
 import tempo as tp
 from tempo.backends import SegmentRequest
@@ -220,11 +220,10 @@ def test_programs_with_functions_have_none(tmp_path: Path, monkeypatch: pytest.M
     assert set(files(made, monkeypatch)) == {None}
 
 
-def test_tracers_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+def test_what_is_traced_is_seen_through():
     found = []
-    jax.make_jaxpr(lambda x: found.append(files(program(), monkeypatch, x)) or x)(1.0)
-    assert set(found[0]) == {None}
+    jax.make_jaxpr(lambda x: found.append(recall.is_seen_through((x, 1))) or x)(1.0)
+    assert [*found, recall.is_seen_through((np.ones(3), jnp.ones(3), 1))] == [True, False]
 
 
 def test_a_backend_with_operators_of_its_own_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
