@@ -57,7 +57,6 @@ from tempo_jax.branches import BranchPlan
 from tempo_jax.checks import WORD, ErrorWord, checks, is_checked
 from tempo_jax.loops import Handed, inside, repeat
 from tempo_jax.mesh import DeviceMesh
-from tempo_jax.operators.contractions import Turning
 from tempo_jax.operators.values import HALF
 from tempo_jax.pieces import Pieces, order_within, piece_of
 from tempo_jax.precision import is_wide
@@ -75,9 +74,6 @@ _MOST_KNOWN = 1 << 10
 # With less than this share of the body's work, a branch is done whatever the condition says, and selected from: XLA
 # finds better orders, in time and in memory, for a body without conditionals.
 _SMALL_SHARE = 64
-# Iterations from which a matrix is turned before a loop, and elements of all matrices that are, at most: 16 MiB.
-_OFTEN = 8
-_MOST_TURNED = 1 << 22
 
 
 class Written(NamedTuple):
@@ -104,12 +100,6 @@ class TraceState:
     """What was last written at an index of a buffer."""
     work: float = 0
     """What an iteration of the innermost loop does."""
-    again: frozenset[int] = frozenset()
-    """The buffers that all iterations of the innermost loop read alike."""
-    variable: Symbol | None = None
-    """Of the innermost loop."""
-    same: frozenset[str] = frozenset()
-    """Values that are the same in all of its iterations."""
     left: Array | None = None
     """Whether the innermost loop is being left: what is behind its `Stop` nobody wants then."""
 
@@ -147,7 +137,6 @@ class SegmentTracer:
         self.operator = operator
         self.orders = layouts_in_segments(request.program)
         self._functions: dict[int, Callable[..., Array]] = {}
-        self._turned: dict[int, int] = {}  # the elements of matrices, by product
         self.stretches = tuple(self._stretches(self.segment.loop)) if self.segment.loop is not None else ()
         self.body = self.segment.body if self.segment.loop is None else tuple(each.loop for each in self.stretches)
         word_of = jnp.int64 if is_wide(request) else jnp.int32
@@ -215,7 +204,7 @@ class SegmentTracer:
         """A part of a stretch, with arrays as the storage has them, before and after."""
         arrays, state = self._entered(arguments)
         lo, hi = (jnp.asarray(bound, self.counter) for bound in (start, stop))
-        self.loop(self.stretches[number].loop, lo, hi, state, in_parts=True)
+        self.loop(self.stretches[number].loop, lo, hi, state)
         return self._left(arrays, [state.buffers[id] for id in self.segment.results], state)
 
     def _entered(self, arguments: Iterable[Any]) -> tuple[dict[int, Array], TraceState]:
@@ -312,8 +301,6 @@ class SegmentTracer:
                 state.names[result] = access.read(
                     self.buffers[buffer], array, statement, state.values, self.static, order, stays
                 )
-                if buffer in state.again and not _varies(statement, state.variable):
-                    state.same |= {result}
             case Compute(result):
                 with self.origins.entered(statement):
                     state.names[result] = self.compute(statement, state)
@@ -352,19 +339,10 @@ class SegmentTracer:
         if self.word is not None and is_checked(statement):
             state.buffers[WORD] = self.word.after(state.buffers[WORD], statement, operands, state.values)
         function = self.function(statement)
-        if isinstance(function, Turning) and statement.operands[1] in state.same and self._turns(statement, function):
-            function = function.repeated
         made = function(*operands, *(s.evaluate(state.values) for s in statement.scalars))
         if self.mesh is None or statement.placement is None:
             return made
         return self.mesh.constrained(made, statement.placement)
-
-    def _turns(self, statement: Compute, product: Turning) -> bool:
-        """Whether there is room for its matrix turned, which is one more array."""
-        if id(statement) not in self._turned:
-            has_room = sum(self._turned.values()) + product.elements <= _MOST_TURNED
-            self._turned[id(statement)] = product.elements if has_room else 0
-        return self._turned[id(statement)] > 0
 
     def function(self, statement: Compute) -> Callable[..., Array]:
         """The operator for the shapes at the static sizes. Raises ShapeError where it has no value for them."""
@@ -413,8 +391,7 @@ class SegmentTracer:
     def work(self, statements: tuple[Statement, ...]) -> float:
         return work(statements, self.buffers, self.static)
 
-    def loop(self, loop: Loop, lo: Any, hi: Any, state: TraceState, in_parts: bool = False) -> None:
-        """`in_parts`: a call may run a single iteration."""
+    def loop(self, loop: Loop, lo: Any, hi: Any, state: TraceState) -> None:
         if state.left is not None:
             left, state.left = state.left, None
             self.branch(~left, (loop,), (), state)
@@ -431,13 +408,11 @@ class SegmentTracer:
         carried = [id for id in self.carried(loop) if id not in recent.replaced]
         forward, unchanged = loop.direction == "forward", self.unchanged(loop, state)
         fixed = [id for id in unchanged if self.buffers[id].dtype in HALF and state.buffers[id].size > _MOST_KNOWN]
-        again = frozenset() if in_parts or (is_known and hi - lo < _OFTEN) else frozenset(unchanged)
 
         def body(step: Any, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
             inner = self.iteration(loop, state)
             inner.buffers.update(zip(fixed, inside(step, [state.buffers[id] for id in fixed]), strict=True))
             inner.carried = frozenset(carried)
-            inner.again, inner.variable, inner.same = again, loop.var, frozenset()
             inner.buffers.update(zip(carried, arrays, strict=False))
             inner.values[loop.var] = step if forward else lo + hi - 1 - step
             handed = arrays[len(carried) :]
@@ -580,11 +555,6 @@ class SegmentTracer:
         if plan.only_reads and sum(wholes) + sum(parts) <= LARGEST_SELECTION:
             return True
         return plan.only_operators and self.work(both) * _SMALL_SHARE < state.work
-
-
-def _varies(read: Read, variable: Symbol | None) -> bool:
-    """Whether it reads another place in another iteration."""
-    return any(variable in expr.symbols() for entry in read.index for expr in entry.exprs)
 
 
 def _traced(values: Mapping[Symbol, Any]) -> dict[Symbol, Any]:

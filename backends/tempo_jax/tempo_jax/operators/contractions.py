@@ -26,8 +26,8 @@ _MOST_FUSED = 4032
 """The elements of a vector that XLA multiplies with a matrix in loops of its own: less than 16 KiB of float32."""
 _LEAST_ELEMENTS = 1 << 14
 """A copy of a smaller matrix takes no time."""
-_FEW_ROWS = 32
-"""With more, XLA's library takes as long for a matrix as it lies as for one that is turned."""
+_LEAST_MATRIX, _MOST_ROWS = 1 << 12, 256
+"""Which side of a product is packed does not count where the matrix is smaller, or by more rows."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,8 @@ def _of_one_dtype(call: Call, is_whole: bool) -> Function:
 
 def _general(left: _DotOperand, right: _DotOperand, call: Call, is_whole: bool) -> Function:
     numbers = ((left.contract, right.contract), (left.batch, right.batch))
-    if _of_few_rows(left, right, call):
-        plain = partial(_dot_general, numbers=numbers, dtype=call.result.dtype)
-        by_columns = ((left.contract, (0,)), ((), ()))
-
-        def on_cpu(x: Value, y: Value) -> Value:
-            return _dot_general(x, lax.optimization_barrier(y.T), by_columns, call.result.dtype)
-
-        repeated = partial(lax.platform_dependent, cpu=on_cpu, default=plain)
-        return Turning(plain, repeated, prod(right.shape))
+    if _of_rows(left, right, call):
+        return _rows_by_matrix(left, right, call)
     if _swapped(left, right):
         turned = ((right.contract, left.contract), (right.batch, left.batch))
         return lambda x, y: _dot_general(y, x, turned, call.result.dtype)
@@ -103,24 +96,25 @@ def _swapped(left: _DotOperand, right: _DotOperand) -> bool:
     return matrix_first == (min(matrix.contract) < min(matrix.free))
 
 
-@dataclass(frozen=True)
-class Turning:
-    """A product by a matrix of so many `elements`. `repeated` turns that first, which pays in a loop that leaves the
-    matrix as it is: XLA then turns it once, before the loop."""
-
-    function: Function
-    repeated: Function
-    elements: int
-
-    def __call__(self, x: Value, y: Value) -> Value:
-        return self.function(x, y)
+def _of_rows(left: _DotOperand, right: _DotOperand, call: Call) -> bool:
+    """Whether it is one of some rows by a matrix of (free, contracted)."""
+    of_matrix = len(right.shape) == 2 and right.contract == (1,) and len(left.contract) == 1 and not left.batch
+    rows, dtype = prod(left.sizes(left.free)), call.result.dtype
+    return of_matrix and 2 <= rows <= _MOST_ROWS and prod(right.shape) >= _LEAST_MATRIX and dtype in (*HALF, "float32")
 
 
-def _of_few_rows(left: _DotOperand, right: _DotOperand, call: Call) -> bool:
-    """Whether it is one of a few rows by a matrix of (free, contracted), which XLA's library for a processor takes up
-    to twice as long for as by one of (contracted, free): measured for 2 to 32 rows of 16 to 512 numbers."""
-    of_matrices = len(left.shape) == len(right.shape) == 2 and not left.batch and right.contract == (1,)
-    return of_matrices and call.result.dtype == "float32" and 2 <= prod(left.sizes(left.free)) <= _FEW_ROWS
+def _rows_by_matrix(left: _DotOperand, right: _DotOperand, call: Call) -> Function:
+    """XLA's library for a processor packs the second side anew in every call, and reads the first as it lies. So the
+    matrix is first, and what is made of it is turned; without the barrier XLA turns the product again."""
+    numbers, dtype = ((left.contract, right.contract), ((), ())), call.result.dtype
+    other_way = ((right.contract, left.contract), ((), ()))
+    order = (*range(1, len(call.result.shape)), 0)
+
+    def on_cpu(x: Value, y: Value) -> Value:
+        return lax.transpose(lax.optimization_barrier(_dot_general(y, x, other_way, dtype)), order)
+
+    plain = partial(_dot_general, numbers=numbers, dtype=dtype)
+    return lambda x, y: lax.platform_dependent(x, y, cpu=on_cpu, default=plain)
 
 
 def _over_rows(left: _DotOperand, right: _DotOperand) -> bool:
