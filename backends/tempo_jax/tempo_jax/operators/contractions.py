@@ -105,12 +105,17 @@ def _of_rows(left: _DotOperand, right: _DotOperand, call: Call) -> bool:
 
 def _rows_by_matrix(left: _DotOperand, right: _DotOperand, call: Call) -> Function:
     """XLA's library for a processor packs the second side anew in every call, and reads the first as it lies. So the
-    matrix is first, and what is made of it is turned; without the barrier XLA turns the product again."""
+    matrix is first, and what is made of it is turned; without the barrier XLA turns the product again. Rows of halves
+    that were made so XLA takes for columns, which the library does not take: it makes the matrix one of float32. From
+    three axes they are made rows again."""
     numbers, dtype = ((left.contract, right.contract), ((), ())), call.result.dtype
     other_way = ((right.contract, left.contract), ((), ()))
     order = (*range(1, len(call.result.shape)), 0)
+    may_be_columns = dtype in HALF and len(left.shape) == 2
 
     def on_cpu(x: Value, y: Value) -> Value:
+        if may_be_columns:
+            x = lax.reshape(lax.optimization_barrier(lax.expand_dims(x, (0,))), x.shape)
         return lax.transpose(lax.optimization_barrier(_dot_general(y, x, other_way, dtype)), order)
 
     plain = partial(_dot_general, numbers=numbers, dtype=dtype)
