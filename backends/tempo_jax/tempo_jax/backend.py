@@ -115,7 +115,7 @@ class JaxBackend:
         return table[call.op](call)
 
     def loop_passes(self, passes: tuple[LoopPass, ...]) -> tuple[LoopPass, ...]:
-        return (*passes, SplitLoops(), ArrayShrinking(), Coalescing())  # of a stretch less may be read
+        return (*passes, SplitLoops(), ArrayShrinking(), Coalescing())  # once more: of a stretch less may be read
 
     # -- segments --------------------------------------------------------------------------------------------------
 

@@ -83,8 +83,8 @@ class Calls:
 
 class JittedFunction:
     """One function, run as an executable for arguments of one kind, and as a `jax.jit` function for all others, on a
-    mesh and on devices. Where indices are checked its last result is the error word
-    (`tempo_jax.checks`), which is waited for."""
+    mesh and on devices. Where indices are checked its last result is the error word (`tempo_jax.checks`), which is
+    waited for."""
 
     def __init__(
         self,
@@ -145,7 +145,8 @@ class JittedFunction:
     def text(self) -> str:
         """The instructions that XLA has made of it, once it was called."""
         with self._calls.entered(cache.kept):
-            return self._executable(self._described).as_text()  # type: ignore[no-any-return]
+            found: str = self._executable(self._described).as_text()
+        return found
 
     def _executable(self, arguments: tuple[Any, ...]) -> Any:
         """For these arguments, which may be descriptions; a call like that finds it."""

@@ -201,7 +201,7 @@ def _all(size: Expr) -> _Part:
     return const(0), size, 1
 
 
-def _sliced(edge: Edge, parts: Sequence[_Part]) -> Term | Edge:
+def _sliced(edge: Edge, parts: Sequence[_Part]) -> Term:
     starts, lengths, steps = zip(*parts) if parts else ((), (), ())
     return Term("slice", (edge,), {"starts": starts, "lengths": lengths, "steps": steps})
 

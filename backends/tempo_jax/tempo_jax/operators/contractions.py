@@ -74,7 +74,7 @@ def _of_one_dtype(call: Call, is_whole: bool) -> Function:
 def _general(left: _DotOperand, right: _DotOperand, call: Call, is_whole: bool) -> Function:
     numbers = ((left.contract, right.contract), (left.batch, right.batch))
     if _of_rows(left, right, call):
-        return _rows_by_matrix(left, right, call)
+        return _rows_by_matrix(left, right, call, numbers)
     if _swapped(left, right):
         turned = ((right.contract, left.contract), (right.batch, left.batch))
         return lambda x, y: _dot_general(y, x, turned, call.result.dtype)
@@ -103,12 +103,12 @@ def _of_rows(left: _DotOperand, right: _DotOperand, call: Call) -> bool:
     return of_matrix and 2 <= rows <= _MOST_ROWS and prod(right.shape) >= _LEAST_MATRIX and dtype in (*HALF, "float32")
 
 
-def _rows_by_matrix(left: _DotOperand, right: _DotOperand, call: Call) -> Function:
+def _rows_by_matrix(left: _DotOperand, right: _DotOperand, call: Call, numbers: Numbers) -> Function:
     """XLA's library for a processor packs the second side anew in every call, and reads the first as it lies. So the
     matrix is first, and what is made of it is turned; without the barrier XLA turns the product again. Rows of halves
     that were made so XLA takes for columns, which the library does not take: it makes the matrix one of float32. From
     three axes they are made rows again."""
-    numbers, dtype = ((left.contract, right.contract), ((), ())), call.result.dtype
+    dtype = call.result.dtype
     other_way = ((right.contract, left.contract), ((), ()))
     order = (*range(1, len(call.result.shape)), 0)
     may_be_columns = dtype in HALF and len(left.shape) == 2
