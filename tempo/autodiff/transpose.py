@@ -236,10 +236,12 @@ class _Transposed:
         """One position of an axis; where it moves along ranges, a gather whose batch they are.
 
         Every consumer in the ranges sees the position, but for those that the mask leaves out, which may see nothing;
-        and where the ranges are empty, at some sizes, nobody does.
+        and where the ranges are empty, at some sizes, nobody does. What nobody looks at is gathered all the same, at
+        points outside of what the contribution is for, too.
         """
-        edge = self.nodes.never_empty(edge, axis, self.producer_context())
         moving = [each for each in ranges if primed(each.dim) in position.symbols()]
+        made_at = Context.of(self.producer.dims) if moving else self.producer_context()
+        edge = self.nodes.never_empty(edge, axis, made_at)
         if not moving:
             return self.nodes.at(edge, axis, position)
         nodes, rank = self.nodes, self.nodes.rank(edge)

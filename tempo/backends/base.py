@@ -268,16 +268,22 @@ class Backend(Protocol):
         held[(slice(None),) * axis + (slice(at, at + part.shape[axis]),)] = part
         return self.from_host(held)
 
-    def gathered(self, array: Array, axis: int, positions: np.ndarray[Any, Any]) -> Array:
-        """A new array of these positions of an axis."""
-        return self.from_host(np.take(self.to_host(array), positions, axis))
+    def gathered(
+        self, arrays: Sequence[Array], axes: Sequence[int], positions: np.ndarray[Any, Any]
+    ) -> Sequence[Array]:
+        """New arrays of these positions of an axis of each."""
+        held = map(self.to_host, arrays)
+        return [self.from_host(np.take(array, positions, axis)) for array, axis in zip(held, axes, strict=True)]
 
-    def scattered(self, array: Array, axis: int, positions: np.ndarray[Any, Any], part: Array) -> Array:
-        """The array with `part` at these positions of an axis, no two of which are the same. It may be the one given,
-        which is not used again."""
-        held = self.to_host(array)
-        held[(slice(None),) * axis + (positions,)] = self.to_host(part)
-        return self.from_host(held)
+    def scattered(
+        self, arrays: Sequence[Array], axes: Sequence[int], positions: np.ndarray[Any, Any], parts: Sequence[Array]
+    ) -> Sequence[Array]:
+        """The arrays with `parts` at these positions of an axis of each, no two of which are the same. They may be
+        those given, which are not used again."""
+        held = list(map(self.to_host, arrays))
+        for array, axis, part in zip(held, axes, parts, strict=True):
+            array[(slice(None),) * axis + (positions,)] = self.to_host(part)
+        return list(map(self.from_host, held))
 
     def up_to(self, array: Array, axis: int, count: int) -> Array:
         """The first `count` positions of an axis, a number that each run may have another one of."""

@@ -256,3 +256,23 @@ def test_what_counts_as_often_as_it_is_read_is_not_made_where_nobody_reads(targe
         return float(np.sin(np.prod([2 * x[0], *np.tanh(x[1:])][: size - 1])))
 
     target.agrees(program, {"slope": differences(by_hand, {"x": array}, "x")}, x=array, tolerance=1e4)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_window_that_is_empty_at_every_point(target: Target, size: int) -> None:
+    """At size 1 the adjoint of no positions was gathered at some: an error about an index that nobody wrote."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        x = tp.input("x", (), (t,), dtype=tp.float64)
+        h = tp.recurrent("h", (), (t,), dtype=tp.float64)
+        h[0] = x
+        h[t] = x + h[t - 1]
+        y = h[t // 2 : t.size // 2].sum(axis=0)
+        tp.output("slope", tp.grad((y * y)[:].sum(), x))
+    array = normal(size).astype(np.float64)
+
+    def by_hand(x: np.ndarray) -> float:
+        h = np.cumsum(x)
+        return float(sum(h[at // 2 : size // 2].sum() ** 2 for at in range(size)))
+
+    target.agrees(program, {"slope": differences(by_hand, {"x": array}, "x")}, x=array, tolerance=1e4)

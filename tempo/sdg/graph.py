@@ -264,9 +264,9 @@ class Node:
         """It runs a function that is not ours."""
         return self.has_effect or self.is_backend_call
 
-    @property
+    @cached_property
     def port(self) -> Port:
-        """Of an input."""
+        """Of an input; every call asks for those of all inputs."""
         return Port(self.attr("role", "input"), self.attr("name", "") or self.name)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from typing import Any
@@ -227,14 +227,26 @@ class JaxBackend:
         with x64_for(_name(array.dtype)):
             return jnp.transpose(array, axes)
 
-    def gathered(self, array: Array, axis: int, positions: np.ndarray[Any, Any]) -> Array:
+    def gathered(
+        self, arrays: Sequence[Array], axes: Sequence[int], positions: np.ndarray[Any, Any]
+    ) -> Sequence[Array]:
+        return [self._gathered(array, axis, positions) for array, axis in zip(arrays, axes, strict=True)]
+
+    def _gathered(self, array: Array, axis: int, positions: np.ndarray[Any, Any]) -> Array:
         """By NumPy where the array lies in its memory, as it is cut; the call that reads it takes it to the device."""
         if self._shares_host_memory:
             return np.take(self.to_host(array), positions, axis)
         with x64_for(_name(array.dtype)):
             return jnp.take(array, positions, axis)
 
-    def scattered(self, array: Array, axis: int, positions: np.ndarray[Any, Any], part: Array) -> Array:
+    def scattered(
+        self, arrays: Sequence[Array], axes: Sequence[int], positions: np.ndarray[Any, Any], parts: Sequence[Array]
+    ) -> Sequence[Array]:
+        return [
+            self._scattered(array, axis, positions, part) for array, axis, part in zip(arrays, axes, parts, strict=True)
+        ]
+
+    def _scattered(self, array: Array, axis: int, positions: np.ndarray[Any, Any], part: Array) -> Array:
         if self._shares_host_memory:
             made = np.array(self.to_host(array))
             made[(slice(None),) * axis + (positions,)] = self.to_host(part)

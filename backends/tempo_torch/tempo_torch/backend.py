@@ -134,6 +134,8 @@ class TorchBackend(GenericBackend):
     def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> torch.Tensor:
         if fill is None:
             return torch.empty(shape, dtype=TORCH_DTYPES[dtype], device=self.device)
+        if fill == 0:
+            return torch.zeros(shape, dtype=TORCH_DTYPES[dtype], device=self.device)
         return from_host(np.full(shape, fill, dtypes.to_numpy(dtype)), self.device)
 
     def native(self, value: Any) -> str | None:
@@ -171,15 +173,26 @@ class TorchBackend(GenericBackend):
         array.narrow(axis, at, part.shape[axis]).copy_(from_host(part, torch.device("cpu")))
         return array
 
-    def gathered(self, array: torch.Tensor, axis: int, positions: np.ndarray[Any, Any]) -> torch.Tensor:
-        return positions_of(array, axis, self.from_host(positions))
+    def gathered(
+        self, arrays: Sequence[torch.Tensor], axes: Sequence[int], positions: np.ndarray[Any, Any]
+    ) -> Sequence[torch.Tensor]:
+        at = self.from_host(positions)
+        return [positions_of(array, axis, at) for array, axis in zip(arrays, axes, strict=True)]
 
     def scattered(
-        self, array: torch.Tensor, axis: int, positions: np.ndarray[Any, Any], part: torch.Tensor
-    ) -> torch.Tensor:
+        self,
+        arrays: Sequence[torch.Tensor],
+        axes: Sequence[int],
+        positions: np.ndarray[Any, Any],
+        parts: Sequence[torch.Tensor],
+    ) -> Sequence[torch.Tensor]:
+        if self.device.type == "cpu":
+            return super().scattered(arrays, axes, positions, parts)
+        at = self.from_host(positions)
         with torch.inference_mode():  # a segment with a loop makes tensors that nobody else may write to
-            signed(array).index_copy_(axis, self.from_host(positions), signed(part))
-        return array
+            for array, axis, part in zip(arrays, axes, parts, strict=True):
+                signed(array).index_copy_(axis, at, signed(part))
+        return arrays
 
     def for_products(self, matrix: torch.Tensor, contracted: int, alone: bool) -> torch.Tensor:
         return PackedMatrix.of(matrix, contracted, keep=not alone)

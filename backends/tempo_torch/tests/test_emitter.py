@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,16 @@ def test_values_that_nobody_needs_any_more_give_their_memory():
     assert re.search(r"= tanh_in_place\(v\d+\)", made)
     assert "sub_in_place" not in made  # x is the caller's, and a difference does not commute
     check(chain(), w=DRAW.normal(size=(4, 4)), x=DRAW.normal(size=(5, 4)))
+
+
+@pytest.mark.parametrize("function", [tp.silu, tp.gelu, lambda x: tp.gelu(x, approximate="tanh")])
+def test_activations_give_their_memory(function: Callable[..., tp.RecurrentTensor]):
+    with tp.Program() as program:
+        x = tp.input("x", (4,), (tp.dim("t"),))
+        tp.output("y", function(x + 1))
+    given = DRAW.normal(size=(5, 4)).astype("float32")
+    assert re.search(r"= \w+_in_place\w*\(v\d+\)", source(program, t=5))
+    check(program, x=given)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "uint16"])

@@ -239,7 +239,7 @@ class RowRun:
         if any(isinstance(run.buffers[id], ByPoint) for id in loop.axes):
             self._part(run, loop, start, 0)
             return
-        rows = np.arange(self.widths[0])
+        rows, owned = np.arange(self.widths[0]), set[int]()
         try:
             while True:
                 fewer = [each for each in self.widths if each < len(rows)]
@@ -254,14 +254,15 @@ class RowRun:
                 if found is None:
                     self._part(some, its, start, 0)
                     return
-                kept, left = np.split(np.concatenate([going, np.flatnonzero(ended)]), [width])
-                narrow = run.like(ready, {id: _rows(some, loop, id, kept) for id in found.segment.buffers})
+                order = np.concatenate([going, np.flatnonzero(ended)])
+                kept, left = order[:width], order[width:]
+                narrow = run.like(ready, _rows(some, loop, found.segment.buffers, kept))
                 if some is not run:
-                    self._put_back(run, some, loop, rows, left)
+                    self._put_back(run, some, loop, rows, left, owned)
                 some, its, rows = narrow, found, rows[kept]
         finally:
             if some is not run:
-                self._put_back(run, some, loop, rows, np.arange(len(rows)))
+                self._put_back(run, some, loop, rows, np.arange(len(rows)), owned)
                 for id in set(loop.segment.results) - loop.axes.keys():
                     run.buffers[id] = some.buffers[id]
 
@@ -273,18 +274,32 @@ class RowRun:
         return run.kept(loop.stop)
 
     def _put_back(
-        self, run: ProgramRun, some: ProgramRun, loop: RowsOfLoop, rows: np.ndarray[Any, Any], at: np.ndarray[Any, Any]
+        self,
+        run: ProgramRun,
+        some: ProgramRun,
+        loop: RowsOfLoop,
+        rows: np.ndarray[Any, Any],
+        at: np.ndarray[Any, Any],
+        owned: set[int],
     ) -> None:
-        """What `some` has at some of its places, which are rows of the run, of what is needed behind the loop."""
+        """What `some` has at some of its places, which are rows of the run, of what is needed behind the loop. `owned`:
+        the buffers whose arrays nobody else holds; the others may lie in what is another's."""
         backend, buffers = run.compiled.backend, run.compiled.program.buffers
-        for id in (set(loop.segment.results) & loop.axes.keys()) - set(run.compiled.items[loop.item].drops):
-            before = run.buffers[id]
-            if not some.is_gone(some.buffers[id]) and not run.is_gone(before):
-                may_be_shared = backend.shares_memory and buffers[id].is_slot  # it may hold what is another's
-                own = backend.owned(before) if may_be_shared else before
-                run.buffers[id] = backend.scattered(own, loop.axes[id], rows[at], _rows(some, loop, id, at))
+        needed = (set(loop.segment.results) & loop.axes.keys()) - set(run.compiled.items[loop.item].drops)
+        there = [id for id in sorted(needed) if not (some.is_gone(some.buffers[id]) or run.is_gone(run.buffers[id]))]
+        for id in there:
+            if backend.shares_memory and buffers[id].is_slot and id not in owned:
+                run.buffers[id] = backend.owned(run.buffers[id])
+        owned.update(there)
+        parts, axes = _rows(some, loop, there, at), [loop.axes[id] for id in there]
+        made = backend.scattered([run.buffers[id] for id in there], axes, rows[at], [parts[id] for id in there])
+        for id, array in zip(there, made, strict=True):
+            run.buffers[id] = array
 
 
-def _rows(run: ProgramRun, loop: RowsOfLoop, id: int, rows: np.ndarray[Any, Any]) -> Array:
-    array, axis = run.buffers[id], loop.axes.get(id)
-    return array if array is None or axis is None else run.compiled.backend.gathered(array, axis, rows)
+def _rows(run: ProgramRun, loop: RowsOfLoop, ids: Sequence[int], rows: np.ndarray[Any, Any]) -> dict[int, Array]:
+    """Of these buffers; what has no rows is as it was."""
+    arrays = {id: run.buffers[id] for id in ids}
+    some = [id for id, array in arrays.items() if array is not None and id in loop.axes]
+    axes = [loop.axes[id] for id in some]
+    return arrays | dict(zip(some, run.compiled.backend.gathered([arrays[id] for id in some], axes, rows), strict=True))

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from tempo.backends.operators import Call
-from tempo_torch.operators.builder import Builder, Function, in_float32
+from tempo_torch.operators.builder import Builder, Function, Operation, in_float32
 
 
 def _over_axes(along: Function, keeps: bool = True) -> Builder:
@@ -44,9 +44,9 @@ def _rms_norm(x: torch.Tensor, epsilon: float) -> torch.Tensor:
     return functional.rms_norm(x, x.shape[-1:], eps=epsilon)
 
 
-def _at_each(function: Function) -> Builder:
+def _at_each(function: Function, in_place: Function) -> Builder:
     """Torch's own kernels round halves once."""
-    return lambda call, device: function
+    return lambda call, device: Operation(function, in_place)
 
 
 COMPOSITES: Mapping[str, Builder] = {
@@ -55,8 +55,10 @@ COMPOSITES: Mapping[str, Builder] = {
     "logsumexp": _over_axes(partial(torch.logsumexp, dim=-1), keeps=False),
     "layer_norm": _over_axes(_layer_norm),
     "rms_norm": _over_axes(_rms_norm),
-    "silu": _at_each(functional.silu),
-    "gelu": _at_each(functional.gelu),
-    "gelu_by_tanh": _at_each(partial(functional.gelu, approximate="tanh")),
+    "silu": _at_each(functional.silu, torch.ops.aten.silu_),
+    "gelu": _at_each(functional.gelu, torch.ops.aten.gelu_),
+    "gelu_by_tanh": _at_each(
+        partial(functional.gelu, approximate="tanh"), partial(torch.ops.aten.gelu_, approximate="tanh")
+    ),
 }
 """Each is named in the descriptor's `composites`."""

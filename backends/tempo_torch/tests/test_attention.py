@@ -1,0 +1,65 @@
+"""Attention of one point: the kernel where it gives what the steps do, else these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tempo_torch.arrays import from_host, to_host
+from tempo_torch.operators import TABLE, attention
+
+from tempo.sdg.call import Call, StaticType
+from tempo.sdg.operators import OPERATORS
+from tempo.symbolic import Symbol, var
+
+CPU = torch.device("cpu")
+
+
+def called(keys: int, biased: bool, rows: int = 3, width: int = 4) -> Call:
+    attrs = {"key_axes": (0, 1), "value_axes": (0, 1), "scale": 0.5, "masked": False, "fill": 0.0}
+    shapes = [(rows, width), (keys, width), (keys, width), *[(rows, keys)] * biased]
+    operands = tuple(StaticType(shape, "float32") for shape in shapes)
+    return Call("attention", {**attrs, "biased": biased, "length": var(Symbol("t", "dim"))}, operands, operands[0])
+
+
+def drawn(call: Call) -> list[Any]:
+    draw = np.random.default_rng(0)
+    return [draw.normal(size=each.shape).astype(each.dtype) for each in call.operands]
+
+
+def check(call: Call, arrays: list[Any], length: int) -> None:
+    with np.errstate(all="ignore"):
+        wanted = OPERATORS["attention"].numpy(call)(*arrays, length)
+    found = TABLE["attention"](call, CPU)(*(from_host(each.copy(), CPU) for each in arrays), length)
+    np.testing.assert_allclose(to_host(found), wanted, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("keys", [1, 3, 7, 8, 40])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("operand", [0, 1, 2, 3])
+def test_what_is_not_finite_is_seen_where_it_is(keys: int, value: float, operand: int) -> None:
+    """Torch's kernel makes 0 of a row whose scores are all NaN, where it has few keys, or all -inf."""
+    call = called(keys, biased=operand == 3)
+    arrays = drawn(call)
+    arrays[0], arrays[operand] = np.abs(arrays[0]), arrays[operand].copy()
+    arrays[operand][-1] = value
+    check(call, arrays, keys)
+    arrays[operand][:] = value
+    check(call, arrays, keys)
+
+
+@pytest.mark.parametrize("length", [1, 5])
+def test_zeros_and_lengths(length: int) -> None:
+    call = called(5, biased=False)
+    arrays = drawn(call)
+    check(call, arrays, length)
+    arrays[2][:] = 0
+    check(call, arrays, length)
+
+
+def test_few_keys_go_through_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    call = called(7, biased=True)
+    monkeypatch.setattr(attention, "in_steps", lambda *given: pytest.fail("it went in steps"))
+    check(call, drawn(call), 7)
