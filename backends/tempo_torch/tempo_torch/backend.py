@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from tempo import dtypes
 from tempo.backends import EAGER, EAGER_CUDA, CompiledSegment, GenericBackend, Mesh, Placement, SegmentRequest
 from tempo.backends.loop_ir import Loop, walk
 from tempo.backends.operators import Call
@@ -134,9 +133,7 @@ class TorchBackend(GenericBackend):
     def allocate(self, shape: tuple[int, ...], dtype: str, fill: Any | None = None) -> torch.Tensor:
         if fill is None:
             return torch.empty(shape, dtype=TORCH_DTYPES[dtype], device=self.device)
-        if fill == 0:
-            return torch.zeros(shape, dtype=TORCH_DTYPES[dtype], device=self.device)
-        return from_host(np.full(shape, fill, dtypes.to_numpy(dtype)), self.device)
+        return torch.full(shape, fill, dtype=TORCH_DTYPES[dtype], device=self.device)
 
     def native(self, value: Any) -> str | None:
         return NAMES.get(value.dtype) if isinstance(value, torch.Tensor) else None

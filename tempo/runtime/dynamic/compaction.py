@@ -239,7 +239,7 @@ class RowRun:
         if any(isinstance(run.buffers[id], ByPoint) for id in loop.axes):
             self._part(run, loop, start, 0)
             return
-        rows, owned = np.arange(self.widths[0]), set[int]()
+        rows = np.arange(self.widths[0])
         try:
             while True:
                 fewer = [each for each in self.widths if each < len(rows)]
@@ -257,12 +257,14 @@ class RowRun:
                 order = np.concatenate([going, np.flatnonzero(ended)])
                 kept, left = order[:width], order[width:]
                 narrow = run.like(ready, _rows(some, loop, found.segment.buffers, kept))
-                if some is not run:
-                    self._put_back(run, some, loop, rows, left, owned)
+                if some is run:
+                    self._own(run, loop)
+                else:
+                    self._put_back(run, some, loop, rows, left)
                 some, its, rows = narrow, found, rows[kept]
         finally:
             if some is not run:
-                self._put_back(run, some, loop, rows, np.arange(len(rows)), owned)
+                self._put_back(run, some, loop, rows, np.arange(len(rows)))
                 for id in set(loop.segment.results) - loop.axes.keys():
                     run.buffers[id] = some.buffers[id]
 
@@ -273,28 +275,28 @@ class RowRun:
         run.part(run.compiled.items[loop.item], start)
         return run.kept(loop.stop)
 
-    def _put_back(
-        self,
-        run: ProgramRun,
-        some: ProgramRun,
-        loop: RowsOfLoop,
-        rows: np.ndarray[Any, Any],
-        at: np.ndarray[Any, Any],
-        owned: set[int],
-    ) -> None:
-        """What `some` has at some of its places, which are rows of the run, of what is needed behind the loop. `owned`:
-        the buffers whose arrays nobody else holds; the others may lie in what is another's."""
-        backend, buffers = run.compiled.backend, run.compiled.program.buffers
-        needed = (set(loop.segment.results) & loop.axes.keys()) - set(run.compiled.items[loop.item].drops)
-        there = [id for id in sorted(needed) if not (some.is_gone(some.buffers[id]) or run.is_gone(run.buffers[id]))]
-        for id in there:
-            if backend.shares_memory and buffers[id].is_slot and id not in owned:
+    def _own(self, run: ProgramRun, loop: RowsOfLoop) -> None:
+        """What is put back into later: a slot may hold what is another's."""
+        backend = run.compiled.backend
+        for id in _needed(run, loop) if backend.shares_memory else ():
+            if run.compiled.program.buffers[id].is_slot:
                 run.buffers[id] = backend.owned(run.buffers[id])
-        owned.update(there)
+
+    def _put_back(
+        self, run: ProgramRun, some: ProgramRun, loop: RowsOfLoop, rows: np.ndarray[Any, Any], at: np.ndarray[Any, Any]
+    ) -> None:
+        """What `some` has at some of its places, which are rows of the run, of what is needed behind the loop."""
+        backend, there = run.compiled.backend, [id for id in _needed(run, loop) if not some.is_gone(some.buffers[id])]
         parts, axes = _rows(some, loop, there, at), [loop.axes[id] for id in there]
         made = backend.scattered([run.buffers[id] for id in there], axes, rows[at], [parts[id] for id in there])
         for id, array in zip(there, made, strict=True):
             run.buffers[id] = array
+
+
+def _needed(run: ProgramRun, loop: RowsOfLoop) -> list[int]:
+    """The buffers with rows that the loop writes and that something looks at behind it, of those that are there."""
+    needed = (set(loop.segment.results) & loop.axes.keys()) - set(run.compiled.items[loop.item].drops)
+    return [id for id in sorted(needed) if not run.is_gone(run.buffers[id])]
 
 
 def _rows(run: ProgramRun, loop: RowsOfLoop, ids: Sequence[int], rows: np.ndarray[Any, Any]) -> dict[int, Array]:

@@ -20,16 +20,14 @@ BATCH = 2  # axes: with any other number the kernel takes a way that is no faste
 def _attention(call: Call, device: torch.device) -> Function:
     """`queries, keys, values[, bias][, mask], length`; see `tempo.sdg.composites.attention`.
 
-    On the CPU the kernel takes 0.2 to 1 of what steps do (32 keys of 4 x 64, 32 rows, batch 8: 315 and 486 us; 2,048
-    keys of 8 x 64, one row, batch 8: 22 and 117 ms); of one row of halves it takes up to 1.9, in float32 less.
+    On the CPU the kernel takes 0.16 to 1.2 of what steps do (32 keys of 4 x 64, 32 rows, batch 8: 315 and 486 us; 2,048
+    keys of 8 x 64, one row, batch 8: 22 and 117 ms). Of one row of halves it takes up to 1.9: they go in float32.
     """
-    attrs = call.attrs
-    has_kernel, on_cpu = not attrs["masked"] and len(call.result.shape) <= BATCH + 2, device.type == "cpu"
-    is_for_kernel = has_kernel and not on_cpu
+    attrs, on_cpu = call.attrs, device.type == "cpu"
     steps = in_float32(partial(in_steps, attrs), call)
-    attend = steps
-    if has_kernel:
-        attend = in_float32(partial(_checked, attrs), call) if on_cpu else partial(by_kernel, attrs)
+    is_for_kernel = not attrs["masked"] and len(call.result.shape) <= BATCH + 2
+    kernel = in_float32(partial(_checked, attrs), call) if on_cpu else partial(by_kernel, attrs)
+    attend = kernel if is_for_kernel else steps
     key_axes, value_axes = tuple(attrs["key_axes"]), tuple(attrs["value_axes"])
     cut_keys, cut_values = key_axes[-2], value_axes[-2]
     size = call.operands[1].shape[cut_keys]
@@ -48,7 +46,8 @@ def _attention(call: Call, device: torch.device) -> Function:
         inside, behind = moving.inside(length)
         behind = behind[:, None]
         v = v.permute(value_axes).masked_fill(behind, 0)
-        if not is_for_kernel or call.result.dtype not in HALF:  # the kernel goes through the keys of a query one by one
+        # The kernel goes through the keys of a query one by one.
+        if on_cpu or not is_for_kernel or call.result.dtype not in HALF:
             return steps(q, k.permute(key_axes), v, *extras, seen=inside)
         return by_kernel(attrs, q, k.permute(key_axes).masked_fill(behind, 0), v, *extras, seen=inside)
 
