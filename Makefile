@@ -26,8 +26,13 @@ RANDOM = .test_edges tempo.conformance.test_random_programs
 # each backend, as JAX and PyTorch run what is slow.
 IN_LOOPS = .test_definitions $(addprefix tempo.conformance.,test_gradients test_indirect test_stopping test_storage test_streams test_wavefront)
 
-# Of the suite, what is not lowered for a GPU in `make test-all`: what is in these rows is in other tests, too.
-OF_ROWS = frontiers or ragged or unread_points or packed_rows or nested_rows
+# Of the suite, what is compiled for a GPU without one in `make test-all`: operators, reads, writes and loops of each
+# kind. `tox` does so with all of it.
+FOR_GPU = .test_operators $(addprefix tempo.conformance.,test_attention test_compaction test_definitions test_extents test_gradients \
+	test_indexing test_indirect test_moving_reads test_random test_rows test_stopping test_storage test_streams test_wavefront)
+
+# Of the suite, of which slow tests are left to `tox`: random rows, of which others run.
+OF_ROWS = packed_rows or nested_rows
 
 # Of the suite, what runs on a mesh in `make test-all`; all of it does in `tox -e mesh`.
 ON_MESH = .test_mesh $(addprefix tempo.conformance.,test_pipelines test_definitions)
@@ -75,14 +80,14 @@ test: $(READY)
 	$(SUITE) --tempo-backend=jax $(BRIEF) --tempo-random-programs=5 --tempo-edges=0:1
 
 test-all: test
-	$(PYTEST) -m "(slow or hypothesis) and not sweep" tests tempo $(OWN)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PYTEST) -m "(slow or hypothesis) and not sweep" --hypothesis-profile=some tests tempo $(OWN)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PYTEST) -m "not sweep" backends/tempo_jax
-	$(SUITE) --tempo-backend=numpy --tempo-passes=all -m slow
+	$(SUITE) --tempo-backend=numpy --tempo-passes=all -m slow -k "not ($(OF_ROWS))"
 	for backend in numpy torch; do $(SUITE).test_edges --tempo-backend=$$backend --tempo-passes=all || exit 1; done
 	$(SUITE)$(IN_LOOPS) --tempo-backend=numpy --tempo-passes=none $(FEW)
 	$(SUITE)$(RANDOM) --tempo-backend=jax --tempo-passes=all --tempo-brief
-	$(SUITE) --tempo-backend=torch --tempo-device=cuda --tempo-fake $(BRIEF)
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE) --tempo-backend=jax --tempo-device=cuda --tempo-lower-only $(BRIEF) -k "not ($(OF_ROWS))"
+	$(SUITE)$(FOR_GPU) --tempo-backend=torch --tempo-device=cuda --tempo-fake $(BRIEF)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE)$(FOR_GPU) --tempo-backend=jax --tempo-device=cuda --tempo-lower-only $(BRIEF)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE)$(ON_MESH) --tempo-backend=jax --tempo-mesh=2 $(QUICK)
 	$(SUITE)$(ON_MESH) --tempo-backend=torch --tempo-mesh=2 $(QUICK)
 	TEMPO_CACHE=0 $(SUITE)$(IN_LOOPS) --tempo-backend=numpy --tempo-scheduler=polyhedral $(QUICK)

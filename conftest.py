@@ -8,7 +8,8 @@ from hypothesis import settings
 os.environ.setdefault("TEMPO_CACHE_DIR", "")
 
 # No test asserts on time: a busy machine is no failure. `make test` takes few examples of each property, by
-# `--hypothesis-profile=few`, and `make test-all` as many as a property asks for.
+# `--hypothesis-profile=few`, `make test-all` some, and `tox` as many as a property asks for.
 settings.register_profile("tempo", deadline=None, max_examples=100)
+settings.register_profile("some", deadline=None, max_examples=30)
 settings.register_profile("few", deadline=None, max_examples=10)
 settings.load_profile("tempo")

@@ -73,8 +73,18 @@ def decoding(backend: str) -> Run:
 
 
 LEARNING = ppo, ppo_of_gymnasium, dqn
+BRIEFLY = [(ppo, "jax"), (dqn, "jax"), (ppo_of_gymnasium, "torch")]
+"""In `make test-all`, of what learns elsewhere than on NumPy."""
 CASES = [
-    pytest.param(make, backend, marks=[pytest.mark.slow] if make in LEARNING and backend != "numpy" else [])
+    pytest.param(
+        make,
+        backend,
+        marks=()
+        if make not in LEARNING or backend == "numpy"
+        else pytest.mark.slow
+        if (make, backend) in BRIEFLY
+        else pytest.mark.sweep,
+    )
     for make in (ppo, ppo_of_gymnasium, dqn, lstm, decoding)
     for backend in ("numpy", "jax", "torch")
 ]

@@ -94,7 +94,7 @@ ON_MESH = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ON_MESH)
+@pytest.mark.parametrize("name", typical(ON_MESH, ["rnn"], pytest.mark.sweep))
 def test_an_example_lies_on_a_mesh_and_gathers_nothing(name: str) -> None:
     assert "x all-reduce over data" in on_mesh(name, "data=2", *ON_MESH[name])
 
@@ -313,7 +313,7 @@ DYNAMIC = {
 
 
 @pytest.mark.parametrize("backend", typical(["numpy", "torch", "jax"], ["numpy"]))
-@pytest.mark.parametrize("name", DYNAMIC)
+@pytest.mark.parametrize("name", typical(DYNAMIC, ["treelstm", "birnn", "drnn"], pytest.mark.sweep))
 def test_dynamic_structure_equals_pytorch_one_by_one(name: str, backend: str) -> None:
     pytest.importorskip("torch")
     if backend != "numpy":

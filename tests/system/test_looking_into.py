@@ -108,8 +108,8 @@ def test_every_example_is_looked_into() -> None:
     assert EXAMPLES.keys() == scripts - {"demo", "make_tiny_llama", "on_mesh"}
 
 
-OPENED = ("wave", "dqn", "ppo", "decode", "dynamic/drnn")
-"""In `make test-all`: of each backend, of functions of the host, of draws, of reports while it trains, of tiles."""
+OPENED = ("wave", "dqn", "decode", "dynamic/drnn")
+"""In `make test-all`: of each backend, of functions of the host, of draws, of tiles."""
 
 
 @pytest.mark.slow

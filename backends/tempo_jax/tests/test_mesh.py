@@ -21,6 +21,7 @@ from tempo_jax.executables import JittedFunction
 
 import tempo as tp
 from examples.ppo import Settings, loss, networks
+from tempo.conformance.target import typical
 from tests.unit.llm.models import VOCABULARY, make
 
 pytestmark = pytest.mark.skipif(
@@ -290,7 +291,7 @@ def tokens(model: tp.llm.Model, **settings: Any) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("axes", MESHES, ids=str)
+@pytest.mark.parametrize("axes", typical(MESHES, [{"model": 2}, {"data": 2, "model": 4}], pytest.mark.sweep), ids=str)
 def test_megatrons_decoder(texts: list[str], llama: Path, axes: dict[str, int]) -> None:
     expected = tokens(tp.llm.load(llama, backend="jax"))
     assert all_of(texts) == []
@@ -301,7 +302,9 @@ def test_megatrons_decoder(texts: list[str], llama: Path, axes: dict[str, int]) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("axes", [{"model": 2}, {"data": 2, "model": 4}], ids=str)
+@pytest.mark.parametrize(
+    "axes", typical([{"model": 2}, {"data": 2, "model": 4}], [{"model": 2}], pytest.mark.sweep), ids=str
+)
 def test_matrices_of_8_bits(texts: list[str], llama: Path, axes: dict[str, int]) -> None:
     expected = tokens(tp.llm.load(llama, backend="jax", quantize="int8"))
     texts.clear()
@@ -312,12 +315,7 @@ def test_matrices_of_8_bits(texts: list[str], llama: Path, axes: dict[str, int])
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "axes",
-    [
-        {"model": 2},
-        {"data": 2, "model": 4},
-    ],
-    ids=str,
+    "axes", typical([{"model": 2}, {"data": 2, "model": 4}], [{"model": 2}], pytest.mark.sweep), ids=str
 )
 def test_gpt2(texts: list[str], gpt2: Path, axes: dict[str, int]) -> None:
     expected = tokens(tp.llm.load(gpt2, backend="jax"))
@@ -327,7 +325,7 @@ def test_gpt2(texts: list[str], gpt2: Path, axes: dict[str, int]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["llama", "gpt2"])
+@pytest.mark.parametrize("family", typical(["llama", "gpt2"], ["llama"], pytest.mark.sweep))
 def test_conversations_and_streams(family: str, request: pytest.FixtureRequest) -> None:
     folder = request.getfixturevalue(family)
     one, many = (tp.llm.load(folder, backend="jax", mesh=mesh) for mesh in (None, tp.Mesh({"model": 4})))

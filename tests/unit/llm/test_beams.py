@@ -57,10 +57,16 @@ def test_a_batch_is_searched_as_each_prompt_alone(backend: str, tmp_path: Path) 
 FAMILIES = [(kind, ("jax", "torch")[at % 2]) for at, kind in enumerate(SMALL)]
 SEARCHED = [(*family, SETTINGS[at % len(SETTINGS)]) for at, family in enumerate(FAMILIES)]
 SEARCHED += [(*FAMILIES[0], settings) for settings in SETTINGS[1:]]
+BRIEFLY = 4
+"""Of these, in `make test-all`."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "backend", "settings"), SEARCHED, ids=str)
+@pytest.mark.parametrize(
+    ("kind", "backend", "settings"),
+    [pytest.param(*each, marks=() if at < BRIEFLY else pytest.mark.sweep) for at, each in enumerate(SEARCHED)],
+    ids=str,
+)
 def test_every_family_is_searched_as_transformers_does(
     kind: str, backend: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
