@@ -83,9 +83,9 @@ test-all: test
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PYTEST) -m "(slow or hypothesis) and not sweep" --hypothesis-profile=some tests tempo $(OWN)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PYTEST) -m "not sweep" backends/tempo_jax
 	$(SUITE) --tempo-backend=numpy --tempo-passes=all -m slow -k "not ($(OF_ROWS))"
-	for backend in numpy torch; do $(SUITE).test_edges --tempo-backend=$$backend --tempo-passes=all || exit 1; done
+	for backend in numpy torch; do $(SUITE).test_edges --tempo-backend=$$backend --tempo-passes=all --tempo-edges=0:15 || exit 1; done
 	$(SUITE)$(IN_LOOPS) --tempo-backend=numpy --tempo-passes=none $(FEW)
-	$(SUITE)$(RANDOM) --tempo-backend=jax --tempo-passes=all --tempo-brief
+	$(SUITE)$(RANDOM) --tempo-backend=jax --tempo-passes=all --tempo-brief --tempo-random-programs=40 --tempo-edges=0:15
 	$(SUITE)$(FOR_GPU) --tempo-backend=torch --tempo-device=cuda --tempo-fake $(BRIEF)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE)$(FOR_GPU) --tempo-backend=jax --tempo-device=cuda --tempo-lower-only $(BRIEF)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE)$(ON_MESH) --tempo-backend=jax --tempo-mesh=2 $(QUICK)
@@ -93,7 +93,7 @@ test-all: test
 	TEMPO_CACHE=0 $(SUITE)$(IN_LOOPS) --tempo-backend=numpy --tempo-scheduler=polyhedral $(QUICK)
 
 sweep: $(READY)
-	$(BIN)/python -m pytest -q -n $(JOBS) -m sweep
+	$(BIN)/python -m pytest -q -n $(JOBS) -m sweep tests tempo $(LOCAL)
 	for backend in $(BACKENDS); do $(SUITE).test_edges --tempo-backend=$$backend --tempo-edges=0:400 || exit 1; done
 
 check: $(VENV)/.ready-dev

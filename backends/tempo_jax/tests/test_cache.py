@@ -13,6 +13,7 @@ import pytest
 from tempo_jax import cache
 
 from tempo import caches
+from tempo.conformance.target import typical
 
 PROGRAM = """
 import jax, numpy as np, tempo as tp
@@ -64,14 +65,14 @@ def test_executables_are_of_a_number_of_processors(tmp_path: Path):
     assert process(TEMPO_CACHE_DIR=str(tmp_path)) == [first[0], "0", "0", "None"]
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        'import jax\njax.config.update("jax_default_matmul_precision", "bfloat16")\n',
-        'import jax\njax.config.update("jax_enable_x64", True)\n',
-        'import jax\nname = "jax_disable_most_optimizations"\njax.config.update(name, not jax.config.values[name])\n',
-    ],
-)
+SETTINGS = [
+    'import jax\njax.config.update("jax_default_matmul_precision", "bfloat16")\n',
+    'import jax\njax.config.update("jax_enable_x64", True)\n',
+    'import jax\nname = "jax_disable_most_optimizations"\njax.config.update(name, not jax.config.values[name])\n',
+]
+
+
+@pytest.mark.parametrize("before", typical(SETTINGS, SETTINGS[1:2], pytest.mark.sweep))
 def test_executables_are_of_settings_of_jax(tmp_path: Path, before: str):
     process(TEMPO_CACHE_DIR=str(tmp_path))
     assert process(TEMPO_CACHE_DIR=str(tmp_path), before=before)[1] == "1"
