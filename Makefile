@@ -72,7 +72,7 @@ demo-long: $(READY)
 
 # Compiling by XLA takes a third less. In `make test-all` random programs have its whole effort, in `tox` everything has.
 OWN = $(filter-out backends/tempo_jax,$(LOCAL))
-test: export JAX_DISABLE_MOST_OPTIMIZATIONS = 1
+test test-all: export JAX_DISABLE_MOST_OPTIMIZATIONS = 1
 test: $(READY)
 	$(PYTEST) -m "not slow and not sweep" --hypothesis-profile=few tests tempo $(OWN)
 	$(SUITE) --tempo-backend=numpy $(QUICK)
@@ -80,15 +80,15 @@ test: $(READY)
 	$(SUITE) --tempo-backend=jax $(BRIEF) --tempo-random-programs=5 --tempo-edges=0:1
 
 test-all: test
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PYTEST) -m "(slow or hypothesis) and not sweep" --hypothesis-profile=some tests tempo $(OWN)
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PYTEST) -m "not sweep" backends/tempo_jax
+	$(PYTEST) -m "(slow or hypothesis) and not sweep" --hypothesis-profile=some tests tempo $(OWN)
+	$(PYTEST) -m "not sweep" backends/tempo_jax
 	$(SUITE) --tempo-backend=numpy --tempo-passes=all -m slow -k "not ($(OF_ROWS))"
 	for backend in numpy torch; do $(SUITE).test_edges --tempo-backend=$$backend --tempo-passes=all --tempo-edges=0:15 || exit 1; done
 	$(SUITE)$(IN_LOOPS) --tempo-backend=numpy --tempo-passes=none $(FEW)
-	$(SUITE)$(RANDOM) --tempo-backend=jax --tempo-passes=all --tempo-brief --tempo-random-programs=40 --tempo-edges=0:15
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(SUITE)$(RANDOM) --tempo-backend=jax --tempo-passes=all --tempo-brief --tempo-random-programs=40 --tempo-edges=0:15
 	$(SUITE)$(FOR_GPU) --tempo-backend=torch --tempo-device=cuda --tempo-fake $(BRIEF)
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE)$(FOR_GPU) --tempo-backend=jax --tempo-device=cuda --tempo-lower-only $(BRIEF)
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(SUITE)$(ON_MESH) --tempo-backend=jax --tempo-mesh=2 $(QUICK)
+	$(SUITE)$(FOR_GPU) --tempo-backend=jax --tempo-device=cuda --tempo-lower-only $(BRIEF)
+	$(SUITE)$(ON_MESH) --tempo-backend=jax --tempo-mesh=2 $(QUICK)
 	$(SUITE)$(ON_MESH) --tempo-backend=torch --tempo-mesh=2 $(QUICK)
 	TEMPO_CACHE=0 $(SUITE)$(IN_LOOPS) --tempo-backend=numpy --tempo-scheduler=polyhedral $(QUICK)
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -76,17 +77,12 @@ LEARNING = ppo, ppo_of_gymnasium, dqn
 BRIEFLY = [(ppo, "jax"), (dqn, "jax"), (ppo_of_gymnasium, "torch")]
 """In `make test-all`, of what learns elsewhere than on NumPy."""
 CASES = [
-    pytest.param(
-        make,
-        backend,
-        marks=()
-        if make not in LEARNING or backend == "numpy"
-        else pytest.mark.slow
-        if (make, backend) in BRIEFLY
-        else pytest.mark.sweep,
-    )
-    for make in (ppo, ppo_of_gymnasium, dqn, lstm, decoding)
-    for backend in ("numpy", "jax", "torch")
+    *product(LEARNING, ["numpy"]),
+    *product((lstm, decoding), ("numpy", "jax", "torch")),
+    *(
+        pytest.param(*each, marks=pytest.mark.slow if each in BRIEFLY else pytest.mark.sweep)
+        for each in product(LEARNING, ("jax", "torch"))
+    ),
 ]
 
 

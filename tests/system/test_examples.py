@@ -313,7 +313,7 @@ DYNAMIC = {
 
 
 @pytest.mark.parametrize("backend", typical(["numpy", "torch", "jax"], ["numpy"]))
-@pytest.mark.parametrize("name", typical(DYNAMIC, ["treelstm", "birnn", "drnn"], pytest.mark.sweep))
+@pytest.mark.parametrize("name", DYNAMIC)
 def test_dynamic_structure_equals_pytorch_one_by_one(name: str, backend: str) -> None:
     pytest.importorskip("torch")
     if backend != "numpy":

@@ -251,6 +251,7 @@ LLAMA = {
 GPT2 = {"n_embd": 32, "n_layer": 3, "n_head": 8, "n_positions": 128}
 PROMPTS = [[1, 2, 3, 4, 5], [7, 8, 9]]
 MESHES = [{"model": 2}, {"model": 4}, {"model": 8}, {"data": 2, "model": 4}]
+OFTEN = [{"model": 2}, {"data": 2, "model": 4}]
 TEMPLATE = "{% for message in messages %} w2 {{ message['content'] }} w3{% endfor %} w4"
 
 
@@ -291,7 +292,7 @@ def tokens(model: tp.llm.Model, **settings: Any) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("axes", typical(MESHES, [{"model": 2}, {"data": 2, "model": 4}], pytest.mark.sweep), ids=str)
+@pytest.mark.parametrize("axes", typical(MESHES, OFTEN, pytest.mark.sweep), ids=str)
 def test_megatrons_decoder(texts: list[str], llama: Path, axes: dict[str, int]) -> None:
     expected = tokens(tp.llm.load(llama, backend="jax"))
     assert all_of(texts) == []
@@ -302,9 +303,7 @@ def test_megatrons_decoder(texts: list[str], llama: Path, axes: dict[str, int]) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "axes", typical([{"model": 2}, {"data": 2, "model": 4}], [{"model": 2}], pytest.mark.sweep), ids=str
-)
+@pytest.mark.parametrize("axes", typical(OFTEN, OFTEN[:1], pytest.mark.sweep), ids=str)
 def test_matrices_of_8_bits(texts: list[str], llama: Path, axes: dict[str, int]) -> None:
     expected = tokens(tp.llm.load(llama, backend="jax", quantize="int8"))
     texts.clear()
@@ -314,9 +313,7 @@ def test_matrices_of_8_bits(texts: list[str], llama: Path, axes: dict[str, int])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "axes", typical([{"model": 2}, {"data": 2, "model": 4}], [{"model": 2}], pytest.mark.sweep), ids=str
-)
+@pytest.mark.parametrize("axes", typical(OFTEN, OFTEN[:1], pytest.mark.sweep), ids=str)
 def test_gpt2(texts: list[str], gpt2: Path, axes: dict[str, int]) -> None:
     expected = tokens(tp.llm.load(gpt2, backend="jax"))
     texts.clear()

@@ -11,6 +11,7 @@ import pytest
 import tempo as tp
 from tempo import llm
 from tempo.cli import main
+from tempo.conformance.target import typical
 from tests.unit.llm.models import SMALL, drawn, make
 
 PROMPTS = [[3, 1, 4], [1, 5, 9, 2, 6, 5], [5, 8]]
@@ -57,19 +58,14 @@ def test_a_batch_is_searched_as_each_prompt_alone(backend: str, tmp_path: Path) 
 FAMILIES = [(kind, ("jax", "torch")[at % 2]) for at, kind in enumerate(SMALL)]
 SEARCHED = [(*family, SETTINGS[at % len(SETTINGS)]) for at, family in enumerate(FAMILIES)]
 SEARCHED += [(*FAMILIES[0], settings) for settings in SETTINGS[1:]]
-BRIEFLY = 4
-"""Of these, in `make test-all`."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "backend", "settings"),
-    [pytest.param(*each, marks=() if at < BRIEFLY else pytest.mark.sweep) for at, each in enumerate(SEARCHED)],
-    ids=str,
-)
+@pytest.mark.parametrize("searched", typical(SEARCHED, SEARCHED[:4], pytest.mark.sweep), ids=str)
 def test_every_family_is_searched_as_transformers_does(
-    kind: str, backend: str, settings: dict[str, Any], tmp_path: Path
+    searched: tuple[str, str, dict[str, Any]], tmp_path: Path
 ) -> None:
+    kind, backend, settings = searched
     check(model_in(tmp_path, kind, 1 + list(SMALL).index(kind)), backend, **settings)
 
 

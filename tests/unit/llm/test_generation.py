@@ -13,6 +13,7 @@ import tempo as tp
 from tempo import llm
 from tempo.backends import ByPoint
 from tempo.cli import main
+from tempo.conformance.target import typical
 from tempo.llm.chat import ChatTemplate
 from tempo.llm.text import Detokenizer, Tokenizer
 from tempo.runtime.program_run import ProgramRun
@@ -83,13 +84,11 @@ def test_what_is_kept_of_each_layer_stays_apart(folder: Path, dtype: str, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("seed", "backend"),
-    [pytest.param(seed, ("jax", "torch")[seed % 2], marks=() if seed < 2 else pytest.mark.sweep) for seed in range(6)],
-)
+@pytest.mark.parametrize("seed", typical(range(6), range(2), pytest.mark.sweep))
 @pytest.mark.parametrize("kind", SMALL)
-def test_every_family_continues_as_transformers_does(kind: str, seed: int, backend: str, tmp_path: Path) -> None:
+def test_every_family_continues_as_transformers_does(kind: str, seed: int, tmp_path: Path) -> None:
     """A batch of unequal prompts, of models with random options, token for token."""
+    backend = ("jax", "torch")[seed % 2]
     make(tmp_path, kind, seed=seed, **drawn(kind, seed))
     rng = np.random.default_rng(seed)
     prompts = [rng.integers(0, VOCABULARY, length).tolist() for length in rng.permutation([2, 4, 6])]
