@@ -117,7 +117,8 @@ class ProgramRun:
 
     def _order(self, buffer: Buffer) -> tuple[int, ...] | None:
         """The axes in the order in which they lie in memory, where that is not the logical one."""
-        return buffer.to_user if buffer.role == "output" else self.compiled.layouts.get(buffer.id)
+        order = buffer.to_user if buffer.role == "output" else self.compiled.layouts.get(buffer.id)
+        return None if order is None or order == tuple(range(len(order))) else order
 
     def _lies(self, buffer: Buffer) -> tuple[int, ...] | None:
         """The same, where the backend has no view that shows the array with its logical axes."""

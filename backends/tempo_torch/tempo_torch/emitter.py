@@ -39,6 +39,7 @@ from tempo_torch.scalars import (
     tensor,
     torch_form,
 )
+from tempo_torch.splits import Split, splits
 from tempo_torch.waits import waits
 
 _MANY = 1024  # rows beyond which views of all of them would cost memory that matters
@@ -60,6 +61,17 @@ def of_rows(prepare: Callable[[torch.Tensor, int], Any]) -> Callable[[Any, int],
         return tuple(prepare(row, times) for row in tensor) if is_few else _Prepared(tensor, prepare)
 
     return prepared_rows
+
+
+@cache
+def window(places: tuple[tuple[int, int] | None, ...]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What makes of a tensor its view from a place to another of each axis; of all of an axis, where there is none."""
+    index = tuple(slice(None) if each is None else slice(*each) for each in places)
+
+    def part(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor[index]
+
+    return part
 
 
 @dataclass(frozen=True)
@@ -86,6 +98,7 @@ class TorchEmitter(ScalarEmitter):
         self._reads: dict[str, Read] = {}  # those that are held
         self._uses: Counter[tuple[int, Callable[..., Any]]] = Counter()
         self._picks = picks(segment)
+        self._splits = splits(segment, self._picks)
         scalars = Scalars.of(segment, self.program.buffers, self._picks) if self.on_cpu else None
         self._with_scalars, self._scalars = scalars is not None, scalars or Scalars()
         self._others: dict[str, str] = {}
@@ -217,10 +230,18 @@ class TorchEmitter(ScalarEmitter):
     def _of_segment(self, statement: Statement) -> list[ast.stmt]:
         if isinstance(statement, Assign) and statement.result in self._scalars.made:
             return [assign(_name(statement.result, ast.Store()), self.scalar(statement.value))]
+        if isinstance(statement, Compute) and (split := self._splits.get(statement.result)) is not None:
+            return [self._all_parts(split)] if statement.result == split.first else []
         if isinstance(statement, Write) and self._takes_scalar(statement):
             value = self.scalar(statement.value)
             return [assign(self._target(statement), value)]
         return super()._statement(statement)
+
+    def _all_parts(self, split: Split) -> ast.stmt:
+        made = ast.Tuple([_name(each, ast.Store()) for each in split.results], ast.Store())
+        lengths = ast.Tuple([*map(ast.Constant, split.lengths)], ast.Load())
+        given = self.value(split.operand), lengths, ast.Constant(split.axis)
+        return assign(made, self._as(torch.split_with_sizes, *given))
 
     def _takes_scalar(self, write: Write) -> bool:
         return self._writes_element(write) or write.buffer in self._scalars.slots
@@ -303,9 +324,23 @@ class TorchEmitter(ScalarEmitter):
         buffer = self._buffer(read.buffer)
         if self._with_scalars and is_element(read, buffer):
             return self._partial(read, buffer, self._hoist(buffer.id, elements))
+        if (view := self._steady(read)) is not None:
+            return view
         if not self._has_rows(read):
             return super().read(read, array)
         return self._row(read, self._hoist(read.buffer, rows))
+
+    def _steady(self, read: Read) -> ast.expr | None:
+        """The view of a part that is the same in all of a loop, made before it; None where it varies."""
+        if read.fresh or read not in self._flow.looped or read.buffer in self._flow.replaced:
+            return None
+        places: list[tuple[int, int] | None] = []
+        for axis, entry in zip(self._buffer(read.buffer).axes, read.index):
+            if not isinstance(entry, WindowIndex) or not entry.exact or not entry.start.is_const:
+                return None
+            start, whole = entry.start.as_int(), self._is_whole(axis, entry)
+            places.append(None if whole else (start, start + self._resolve(entry.extent)))
+        return self._hoist(read.buffer, window(tuple(places))) if any(places) else None
 
     def _has_rows(self, read: Read) -> bool:
         if read not in self._flow.repeated:

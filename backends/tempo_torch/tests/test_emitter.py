@@ -152,6 +152,60 @@ def test_rows_that_an_outer_loop_reads_again_are_views_made_once(many: int, monk
     check(layered(), w=DRAW.normal(size=(4, 3, 3)), scale=DRAW.normal(size=(4, 3)), x=DRAW.normal(size=(3, 3)))
 
 
+def test_a_part_that_stays_the_same_is_a_view_made_once():
+    """What it shows is written in the same loop, after the view was made."""
+    with tp.Program() as program:
+        n = tp.dim("n", 8)
+        x, child = tp.input("x", shape=(4,), dims=(n,)), tp.input("child", shape=(), dims=(n,), dtype="int32")
+        h = tp.recurrent("h", shape=(4,), dims=(n,))
+        h[0] = x
+        h[n] = tp.tanh(x + h.gather(n, child, within=slice(0, n)))
+        tp.output("h", h)
+    made = source(program)
+    [view] = re.findall(r"(b\d+_part) = part\(b\d+\)", made)
+    assert made.index(f"{view} = ") < made.index("for n in range") < made.index(f"({view}, ")
+    check(program, x=DRAW.normal(size=(8, 4)), child=np.array([0, 0, 0, 2, 1, 4, 4, 6], "int32"))
+
+
+def gates(parts: Callable[[tp.RecurrentTensor], list[tp.RecurrentTensor]]) -> tp.Program:
+    with tp.Program() as program:
+        t = tp.dim("t", 5)
+        w = tp.input("w", shape=(2, 6, 2), dims=())
+        h = tp.recurrent("h", shape=(2,), dims=(t,))
+        h[0] = tp.ones((2,))
+        made = parts(tp.tanh(tp.tensordot(h, w, axes=((0,), (0,)))))
+        h[t + 1] = sum((part.sum(axis=0) * (at + 1) for at, part in enumerate(made)), tp.zeros((2,)))
+        tp.output("h", h)
+    return program
+
+
+def test_slices_that_are_all_of_a_value_are_made_at_once():
+    program = gates(lambda y: [y.spatial[3:6], y.spatial[0:1], y.spatial[1:3]])
+    made = source(program)
+    assert re.search(r"(v\d+), (v\d+), (v\d+) = split_with_sizes\(v\d+, \(1, 2, 3\), 0\)", made)
+    assert "slice" not in made.split("# code")[1]
+    check(program, w=DRAW.normal(size=(2, 6, 2)))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        lambda y: [y.spatial[0:3], y.spatial[2:6]],
+        lambda y: [y.spatial[0:3], y.spatial[4:6]],
+        lambda y: [y.spatial[1:3], y.spatial[3:6]],
+        lambda y: [y.spatial[0:3], y.spatial[3:5]],
+        lambda y: [y.spatial[0:6:2], y.spatial[1:6:2]],
+        lambda y: [y.spatial[0:3], y.spatial[3:6, 0:1]],
+        lambda y: [y.spatial[3:6], (y * 2).spatial[0:3]],
+    ],
+    ids=["they overlap", "a gap", "no first", "no last", "in steps", "of two axes", "of two values"],
+)
+def test_slices_that_are_not_all_of_a_value_are_made_where_they_are_wanted(parts: Any):
+    program = gates(parts)
+    assert "split_with_sizes" not in source(program)
+    check(program, w=DRAW.normal(size=(2, 6, 2)))
+
+
 def test_what_is_hoisted_is_used():
     for program, sizes in ((chain(), {"t": 3}), (layered(), {"t": 3, "l": 4})):
         made = source(program, **sizes)

@@ -75,7 +75,8 @@ def _checked(attrs: Attrs, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *b
     """By torch's kernel, unless a row may be one of which it makes 0: where all scores are NaN or -inf."""
     if k.shape[-2] and v.shape[-1]:
         made = by_kernel(attrs, q, k, v, *bias)
-        if made.select(-1, 0).all() or made.any(-1).all():
+        first = made.select(-1, 0)
+        if int(torch.count_nonzero(first)) == first.numel() or made.any(-1).all():
             return made
     return in_steps(attrs, q, k, v, *bias)
 
