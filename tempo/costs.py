@@ -22,7 +22,7 @@ from tempo.sdg.graph import Graph, Node
 from tempo.sdg.operators import OPERATORS, call_for
 from tempo.symbolic import Expr, Symbol
 
-RUNS = 10
+RUNS = 20
 """Of an executable, for which it is compiled."""
 POINTS = 1000
 """How often a region or a loop runs where that is not known."""
