@@ -96,10 +96,11 @@ def _own_slots(program: LoopProgram, uses: Mapping[int, _Uses]) -> Mapping[int, 
 
 
 def _glances(body: Block, uses: _Uses) -> Iterator[int]:
-    """The slots of reads that nothing keeps, in blocks in which nothing is added to."""
+    """The slots of reads that nothing keeps, in blocks that do not write to these slots: none is added to there."""
     for block in blocks(body):
-        if not any(isinstance(each, Compute) and each.op == _UPDATE for each in walk(block)):
-            yield from (each.buffer for each in block if isinstance(each, Read) and not uses.holding[each.result])
+        written = {each.buffer for each in walk(block) if isinstance(each, Write)}
+        reads = (each for each in block if isinstance(each, Read) and each.buffer not in written)
+        yield from (each.buffer for each in reads if not uses.holding[each.result])
 
 
 def _updated(own: Mapping[int, frozenset[str]], uses: Mapping[int, _Uses], segment: Segment) -> Segment:

@@ -76,6 +76,23 @@ driver:
     assert_becomes(UpdateInPlace(), before, before.replace(line, line.replace(HOW, IN_PLACE)))
 
 
+def test_what_is_looked_at_where_something_else_is_added_to() -> None:
+    behind = f"""
+segment segment_1(; b1, b2, b3, b5) -> (b5):
+  v8 = read b3
+  v9 = read b1[0]
+  v10: float32[2, 3] = gather(v8: float32[5, 3], v9: int32[2]) {{axis: 0, batch: 0, checked: False}}
+  v11 = read b2
+  v12: float32[5, 3] = scatter_add(v11: float32[5, 3], v9: int32[2], v10: float32[2, 3]) {{{HOW}}}
+  write b5[] = v12
+driver:
+  run segment_0
+  run segment_1
+"""
+    before, after = (text(in_place=each).replace("driver:\n  run segment_0", behind) for each in (False, True))
+    assert_becomes(UpdateInPlace(), before, after)
+
+
 def test_a_sum_that_begins_again_with_what_was_there_is_copied() -> None:
     """What is made once and written at every turn of an outer loop must be as it was at each."""
     lines = text().splitlines()
