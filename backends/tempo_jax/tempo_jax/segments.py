@@ -20,6 +20,7 @@ from jax import lax, tree
 
 from tempo import dtypes
 from tempo.backends import NARROW, Costs, SegmentRequest
+from tempo.backends.emission import operands
 from tempo.backends.loop_ir import (
     Assign,
     Branch,
@@ -349,9 +350,34 @@ class SegmentTracer:
         if id(statement) not in self._functions:
             operands = tuple(static_type(type, self.resolve) for type in statement.operand_types)
             result = static_type(statement.type, self.resolve)
-            call = call_for(statement.op, statement.attrs, operands, result, self.resolve)
+            attrs = {**statement.attrs, "stays": True} if self._stays(statement) else statement.attrs
+            call = call_for(statement.op, attrs, operands, result, self.resolve)
             self._functions[id(statement)] = self.operator(call)
         return self._functions[id(statement)]
+
+    def _stays(self, gather: Compute) -> bool:
+        """Whether it takes a part of what its loop writes to, and not for one operator alone: fused into each of them,
+        of which one may follow the write, it would have all that it is a part of copied."""
+        is_part = gather.op == "gather" and gather.operands[0] in self._read_where_written
+        return is_part and gather.result not in self._used_once
+
+    @cached_property
+    def _statements(self) -> tuple[Statement, ...]:
+        return tuple(walk(self.segment.body if self.segment.loop is None else (self.segment.loop,)))
+
+    @cached_property
+    def _read_where_written(self) -> frozenset[str]:
+        """The names of what is read of buffers that a loop writes to."""
+        within = (each for loop in self._statements if isinstance(loop, Loop) for each in walk(loop.body))
+        written = {each.buffer for each in within if isinstance(each, Write)}
+        return frozenset(each.result for each in self._statements if isinstance(each, Read) and each.buffer in written)
+
+    @cached_property
+    def _used_once(self) -> frozenset[str]:
+        """The names that one operator looks at, and nothing else."""
+        uses = Counter((name, isinstance(each, Compute)) for each in self._statements for name in operands(each))
+        once = {name for (name, by_operator), count in uses.items() if by_operator and count == 1}
+        return frozenset(once - {name for name, by_operator in uses if not by_operator})
 
     def possible(self, block: tuple[Statement, ...]) -> bool:
         """Whether what the block runs unconditionally makes sense at the static sizes.

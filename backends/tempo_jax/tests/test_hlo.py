@@ -411,6 +411,23 @@ def test_what_points_that_were_read_at_indices_get_is_added_up_in_place():
     assert_in_place(program, {}, size * width, **inputs)
 
 
+def test_a_point_that_is_read_at_an_index_and_kept_is_taken_once():
+    """The gradients look at what was read: XLA would take it for them apart, after the state was written."""
+    size, width = 300, 8
+    with tp.Program() as program:
+        n = tp.dim("n")
+        x, w = tp.input("x", (width,), (n,)), tp.input("w", (width, width))
+        child = tp.input("child", (), (n,), "int32")
+        h = tp.recurrent("h", (width,), (n,))
+        h[0] = x
+        h[n] = tp.tanh(h.gather(n, child, within=slice(0, n)) @ w + x)
+        tp.output("gradient", tp.grad((h * h)[0 : n.size].sum(), w))
+    random = np.random.default_rng(0)
+    before = np.array([random.integers(0, max(point, 1)) for point in range(size)], np.int32)
+    inputs = {"x": random.normal(size=(size, width)), "w": np.eye(width), "child": before}
+    assert_in_place(program, {}, size * width, **inputs)
+
+
 def test_what_is_written_on_a_condition_in_tiles_of_rows():
     """The last point of the longest row gives its cell to nobody."""
     rows, length, width, tile = 8, 40, 16, 16

@@ -80,7 +80,7 @@ def _gather(call: Call) -> Function:
     if call.result.elements == 0 or _is_empty(call, indexed):
         return lambda data, *given: full(shape, 0, dtype)
     if call.operands[1].rank == 0 and len(indexed.axes) == 1:
-        return _take_one(indexed.axes[0], data)
+        return (_take_one_and_keep if call.attrs.get("stays") else _take_one)(indexed.axes[0], data)
     numbers = lax.GatherDimensionNumbers(
         offset_dims=indexed.offsets,
         collapsed_slice_dims=indexed.axes,
@@ -105,6 +105,18 @@ def _take_one(axis: int, data: StaticType) -> Function:
         return lax.dynamic_index_in_dim(x, clamped(index, size, length), axis, keepdims=False)
 
     return take
+
+
+def _take_one_and_keep(axis: int, data: StaticType) -> Function:
+    """Once for all that is made of it. XLA makes a slice of a gather of one position, which it fuses into each, so of
+    two that are the same the first."""
+    size = data.shape[axis]
+
+    def take_and_keep(x: Value, index: Value, length: Scalar | None = None) -> Value:
+        twice = take(x, lax.broadcast(clamped(index, size, length), (2,)), axis)
+        return lax.index_in_dim(twice, 0, axis, keepdims=False)
+
+    return take_and_keep
 
 
 def _scatter_add(call: Call) -> Function:
