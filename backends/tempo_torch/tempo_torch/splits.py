@@ -3,13 +3,14 @@ say. Each for itself they take twice as long."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 from tempo.backends.emission import blocks
-from tempo.backends.loop_ir import Compute, Segment, Statement
+from tempo.backends.loop_ir import Compute, Segment, Statement, walk
 from tempo.symbolic import as_expr
 
 
@@ -35,11 +36,13 @@ class _Part(NamedTuple):
 
 
 def splits(segment: Segment, others: Container[str]) -> Mapping[str, Split]:
-    """By the result of a slice, what it is a part of; none of `others`. All parts may be made where the first is: as
-    long as a value is looked at, what it holds stays the same."""
+    """By the result of a slice, what it is a part of; none of `others`, nor of what several places make. All parts may
+    be made where the first is: as long as a value is looked at, what it holds stays the same."""
     body = (segment.loop,) if segment.loop else segment.body
+    places = Counter(each.result for each in walk(body) if isinstance(each, Compute))
     found = (split for block in blocks(body) for split in _in_block(block, others))
-    return {result: split for split in found for result in split.results}
+    alone = (split for split in found if all(places[result] == 1 for result in split.results))
+    return {result: split for split in alone for result in split.results}
 
 
 def _in_block(block: tuple[Statement, ...], others: Container[str]) -> Iterator[Split]:

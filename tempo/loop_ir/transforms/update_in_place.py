@@ -96,9 +96,10 @@ def _own_slots(program: LoopProgram, uses: Mapping[int, _Uses]) -> Mapping[int, 
 
 
 def _glances(body: Block, uses: _Uses) -> Iterator[int]:
-    """The slots of reads that nothing keeps, in blocks that do not write to these slots: none is added to there."""
+    """The slots of reads that nothing keeps, in blocks in which nothing is added to what these slots hold."""
     for block in blocks(body):
-        written = {each.buffer for each in walk(block) if isinstance(each, Write)}
+        is_added_to = any(isinstance(each, Compute) and each.op == _UPDATE for each in walk(block))
+        written = {each.buffer for each in walk(block) if isinstance(each, Write)} if is_added_to else set[int]()
         reads = (each for each in block if isinstance(each, Read) and each.buffer not in written)
         yield from (each.buffer for each in reads if not uses.holding[each.result])
 
