@@ -348,10 +348,10 @@ class SegmentTracer:
     def function(self, statement: Compute) -> Callable[..., Array]:
         """The operator for the shapes at the static sizes. Raises ShapeError where it has no value for them."""
         if id(statement) not in self._functions:
-            operands = tuple(static_type(type, self.resolve) for type in statement.operand_types)
+            given = tuple(static_type(type, self.resolve) for type in statement.operand_types)
             result = static_type(statement.type, self.resolve)
             attrs = {**statement.attrs, "stays": True} if self._stays(statement) else statement.attrs
-            call = call_for(statement.op, attrs, operands, result, self.resolve)
+            call = call_for(statement.op, attrs, given, result, self.resolve)
             self._functions[id(statement)] = self.operator(call)
         return self._functions[id(statement)]
 
@@ -375,9 +375,9 @@ class SegmentTracer:
     @cached_property
     def _used_once(self) -> frozenset[str]:
         """The names that one operator looks at, and nothing else."""
-        uses = Counter((name, isinstance(each, Compute)) for each in self._statements for name in operands(each))
-        once = {name for (name, by_operator), count in uses.items() if by_operator and count == 1}
-        return frozenset(once - {name for name, by_operator in uses if not by_operator})
+        uses = Counter(name for each in self._statements for name in operands(each))
+        by_operators = (name for each in self._statements if isinstance(each, Compute) for name in each.operands)
+        return frozenset(name for name in by_operators if uses[name] == 1)
 
     def possible(self, block: tuple[Statement, ...]) -> bool:
         """Whether what the block runs unconditionally makes sense at the static sizes.

@@ -14,6 +14,7 @@ from tempo_jax.backend import JaxBackend
 from tempo_jax.pieces import Pieces, apart, grown, together
 
 import tempo as tp
+from tempo.backends import RUNS
 from tempo.backends.base import CompiledSegment, SegmentRequest
 from tempo.conformance.random_programs import random_program
 from tempo.conformance.random_programs.agreement import Mode, Situation, check
@@ -269,6 +270,6 @@ def test_a_loop_is_traced_one_by_one_where_that_pays():
     found: list[storage.ArrayPlan] = []
     of = storage.ArrayPlan.of
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(storage, "RUNS", 20)
+        patched.setattr(storage, "RUNS", RUNS)
         patched.setattr(storage.ArrayPlan, "of", staticmethod(lambda *given: found.append(of(*given)) or found[-1]))
         assert [loops(2, 16), loops(2, 256), loops(600, 256)] == [0, 0, 1]

@@ -332,7 +332,7 @@ class TorchEmitter(ScalarEmitter):
 
     def _steady(self, read: Read) -> ast.expr | None:
         """The view of a part that is the same in all of a loop, made before it; None where it varies."""
-        if read.fresh or read not in self._flow.looped or read.buffer in self._flow.replaced:
+        if not self._shows_one_array(read):
             return None
         places: list[tuple[int, int] | None] = []
         for axis, entry in zip(self._buffer(read.buffer).axes, read.index):
@@ -341,6 +341,10 @@ class TorchEmitter(ScalarEmitter):
             start, whole = entry.start.as_int(), self._is_whole(axis, entry)
             places.append(None if whole else (start, start + self._resolve(entry.extent)))
         return self._hoist(read.buffer, window(tuple(places))) if any(places) else None
+
+    def _shows_one_array(self, read: Read) -> bool:
+        """Whether it is in a loop, in all of which its buffer is the same array, of which a view will do."""
+        return not read.fresh and read in self._flow.looped and read.buffer not in self._flow.replaced
 
     def _has_rows(self, read: Read) -> bool:
         if read not in self._flow.repeated:
@@ -381,7 +385,7 @@ class TorchEmitter(ScalarEmitter):
     def _unchanging(self, name: str) -> int | None:
         """The buffer all of which a loop reads under this name, again and again; the read is then taken back."""
         read = self._reads.get(name) if name in self._held else None
-        if read is None or read.fresh or read not in self._flow.looped or read.buffer in self._flow.replaced:
+        if read is None or not self._shows_one_array(read):
             return None
         entries = zip(self._buffer(read.buffer).axes, read.index)
         if not all(isinstance(entry, WindowIndex) and self._is_whole(axis, entry) for axis, entry in entries):

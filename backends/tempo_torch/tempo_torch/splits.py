@@ -6,12 +6,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import NamedTuple
 
-from tempo.backends.emission import blocks
+from tempo.backends.emission import blocks, cut_axes, starts
 from tempo.backends.loop_ir import Compute, Segment, Statement, walk
-from tempo.symbolic import as_expr
+from tempo.symbolic import const
 
 
 @dataclass(frozen=True)
@@ -26,15 +24,6 @@ class Split:
     first: str
 
 
-class _Part(NamedTuple):
-    """Positions of one axis, all of the others."""
-
-    axis: int
-    start: int
-    stop: int
-    result: str
-
-
 def splits(segment: Segment, others: Container[str]) -> Mapping[str, Split]:
     """By the result of a slice, what it is a part of; none of `others`, nor of what several places make. All parts may
     be made where the first is: as long as a value is looked at, what it holds stays the same."""
@@ -46,29 +35,25 @@ def splits(segment: Segment, others: Container[str]) -> Mapping[str, Split]:
 
 
 def _in_block(block: tuple[Statement, ...], others: Container[str]) -> Iterator[Split]:
-    parts: dict[tuple[str, int, int], list[_Part]] = {}
-    for statement in block:
-        if not isinstance(statement, Compute) or statement.op != "slice" or statement.result in others:
-            continue
-        if (part := _part(statement)) is not None:
-            size = statement.operand_types[0].shape[part.axis].as_int()
-            parts.setdefault((statement.operands[0], part.axis, size), []).append(part)
-    for (operand, axis, size), some in parts.items():
-        first = some[0].result
-        some.sort(key=lambda part: part.start)
-        is_all = some[0].start == 0 and some[-1].stop == size
-        if is_all and len(some) > 1 and all(one.stop == next.start for one, next in pairwise(some)):
-            lengths = tuple(part.stop - part.start for part in some)
-            yield Split(operand, axis, tuple(part.result for part in some), lengths, first)
+    parts: dict[tuple[str, int], list[Compute]] = {}
+    for each in block:
+        if isinstance(each, Compute) and each.op == "slice" and each.result not in others:
+            axes = cut_axes(each)
+            if len(axes) == 1 and each.attrs["steps"][axes[0]] == 1:
+                parts.setdefault((each.operands[0], axes[0]), []).append(each)
+    for (operand, axis), cuts in parts.items():
+        lengths = _lengths(cuts, axis)
+        if len(lengths) > 1:
+            yield Split(operand, axis, tuple(lengths), tuple(lengths.values()), cuts[0].result)
 
 
-def _part(cut: Compute) -> _Part | None:
-    lengths, sizes = cut.type.shape, cut.operand_types[0].shape
-    axes = enumerate(zip(map(as_expr, cut.attrs["starts"]), cut.attrs["steps"], lengths, sizes, strict=True))
-    partial = [(axis, *each) for axis, each in axes if each != (as_expr(0), 1, each[3], each[3])]
-    if len(partial) != 1:
-        return None
-    axis, start, step, length, size = partial[0]
-    if step != 1 or not (start.is_const and length.is_const and size.is_const):
-        return None
-    return _Part(axis, start.as_int(), start.as_int() + length.as_int(), cut.result)
+def _lengths(cuts: list[Compute], axis: int) -> Mapping[str, int]:
+    """By result, in the order in which they lie; of none where they are not known to be together all of the axis."""
+    bounds = [(starts(cut)[axis], cut.type.shape[axis]) for cut in cuts]
+    if not all(start.is_const and length.is_const for start, length in bounds):
+        return {}
+    known = sorted((start.as_int(), length.as_int(), cut.result) for (start, length), cut in zip(bounds, cuts))
+    ends = [start + length for start, length, _ in known]
+    size = cuts[0].operand_types[0].shape[axis]
+    is_all = [start for start, _, _ in known] == [0, *ends[:-1]] and size == const(ends[-1])
+    return {result: length for _, length, result in known} if is_all else {}

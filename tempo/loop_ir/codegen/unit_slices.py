@@ -60,24 +60,27 @@ def _in_block(block: Block, facts: Facts) -> Iterator[tuple[str, Pick]]:
         axis = _moving(cut)
         if axis is None or dropping.type.shape != cut.type.shape[:axis] + cut.type.shape[axis + 1 :]:
             continue
-        place, size = _starts(cut)[axis], cut.operand_types[0].shape[axis]
+        place, size = starts(cut)[axis], cut.operand_types[0].shape[axis]
         inside = Context.of((), *facts).implies(place.ge(0) & place.lt(size))
         yield cut.result, Pick(cut.operands[0], axis, place, inside)
 
 
 def _moving(cut: Compute) -> int | None:
     """The one axis of which one place is taken, where all others are whole."""
-    axes = zip(_starts(cut), cut.attrs["steps"], cut.type.shape, cut.operand_types[0].shape)
-    partial = [
+    axes = cut_axes(cut)
+    return axes[0] if len(axes) == 1 and cut.type.shape[axes[0]] == as_expr(1) else None
+
+
+def cut_axes(cut: Compute) -> tuple[int, ...]:
+    """The axes that a slice does not take as they are."""
+    axes = zip(starts(cut), cut.attrs["steps"], cut.type.shape, cut.operand_types[0].shape)
+    return tuple(
         axis
         for axis, (start, step, length, size) in enumerate(axes)
         if step != 1 or length != size or start != as_expr(0)
-    ]
-    if len(partial) != 1 or cut.type.shape[partial[0]] != as_expr(1):
-        return None
-    return partial[0]
+    )
 
 
-def _starts(cut: Compute) -> tuple[Expr, ...]:
+def starts(cut: Compute) -> tuple[Expr, ...]:
     """Where it runs, in the loops around it: the attribute is in the node's own coordinates."""
     return tuple(as_expr(start) for start in cut.scalars if isinstance(start, Expr))

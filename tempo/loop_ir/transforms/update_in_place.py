@@ -99,9 +99,9 @@ def _glances(body: Block, uses: _Uses) -> Iterator[int]:
     """The slots of reads that nothing keeps, in blocks in which nothing is added to what these slots hold."""
     for block in blocks(body):
         is_added_to = any(isinstance(each, Compute) and each.op == _UPDATE for each in walk(block))
-        written = {each.buffer for each in walk(block) if isinstance(each, Write)} if is_added_to else set[int]()
-        reads = (each for each in block if isinstance(each, Read) and each.buffer not in written)
-        yield from (each.buffer for each in reads if not uses.holding[each.result])
+        written = {each.buffer for each in walk(block) if isinstance(each, Write)}
+        reads = (each for each in block if isinstance(each, Read) and not uses.holding[each.result])
+        yield from (each.buffer for each in reads if not (is_added_to and each.buffer in written))
 
 
 def _updated(own: Mapping[int, frozenset[str]], uses: Mapping[int, _Uses], segment: Segment) -> Segment:
