@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -40,8 +42,21 @@ def _layer_norm(x: torch.Tensor, epsilon: float) -> torch.Tensor:
     return functional.layer_norm(x, x.shape[-1:], eps=epsilon)
 
 
-def _rms_norm(x: torch.Tensor, epsilon: float) -> torch.Tensor:
-    return functional.rms_norm(x, x.shape[-1:], eps=epsilon)
+def _rms_norm(call: Call, device: torch.device) -> Function:
+    """On the CPU torch makes its `rms_norm` of five functions. These are four, one of which goes over the rows: for one
+    row of 1,024 between products of large matrices they take 25 us for 52, for 256 rows 41 for 60."""
+    size, epsilon = math.prod(call.operands[0].shape[axis] for axis in call.attrs["axes"]), call.attrs["epsilon"]
+    added = torch.tensor(epsilon, dtype=torch.float64 if call.result.dtype == "float64" else torch.float32)
+
+    def by_torch(x: torch.Tensor) -> torch.Tensor:
+        return functional.rms_norm(x, x.shape[-1:], eps=epsilon)
+
+    def by_norms(x: torch.Tensor) -> torch.Tensor:
+        norms = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return x * torch.addcmul(added, norms, norms, value=1 / max(size, 1)).rsqrt_()
+
+    along = _over_axes(by_norms if device.type == "cpu" else by_torch)
+    return along(replace(call, attrs={"axes": call.attrs["axes"]}), device)
 
 
 def _at_each(function: Function, in_place: Function) -> Builder:
@@ -54,7 +69,7 @@ COMPOSITES: Mapping[str, Builder] = {
     "log_softmax": _over_axes(partial(torch.log_softmax, dim=-1)),
     "logsumexp": _over_axes(partial(torch.logsumexp, dim=-1), keeps=False),
     "layer_norm": _over_axes(_layer_norm),
-    "rms_norm": _over_axes(_rms_norm),
+    "rms_norm": _rms_norm,
     "silu": _at_each(functional.silu, torch.ops.aten.silu_),
     "gelu": _at_each(functional.gelu, torch.ops.aten.gelu_),
     "gelu_by_tanh": _at_each(
