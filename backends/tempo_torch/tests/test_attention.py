@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tempo_torch.arrays import from_host, to_host
+from tempo_torch.arrays import TORCH_DTYPES, from_host, to_host
 from tempo_torch.operators import TABLE, attention
 
 from tempo.sdg.call import Call, StaticType
@@ -17,16 +17,21 @@ from tempo.symbolic import Symbol, var
 CPU = torch.device("cpu")
 
 
-def called(keys: int, biased: bool, rows: int = 3, width: int = 4) -> Call:
+def called(keys: int, biased: bool, rows: int = 5, width: int = 4, dtype: str = "float32") -> Call:
     attrs = {"key_axes": (0, 1), "value_axes": (0, 1), "scale": 0.5, "masked": False, "fill": 0.0}
     shapes = [(rows, width), (keys, width), (keys, width), *[(rows, keys)] * biased]
-    operands = tuple(StaticType(shape, "float32") for shape in shapes)
+    operands = tuple(StaticType(shape, dtype) for shape in shapes)
     return Call("attention", {**attrs, "biased": biased, "length": var(Symbol("t", "dim"))}, operands, operands[0])
 
 
 def drawn(call: Call) -> list[Any]:
     draw = np.random.default_rng(0)
     return [draw.normal(size=each.shape).astype(each.dtype) for each in call.operands]
+
+
+@pytest.fixture
+def by_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_LARGE", 0)
 
 
 def check(call: Call, arrays: list[Any], length: int) -> None:
@@ -39,6 +44,7 @@ def check(call: Call, arrays: list[Any], length: int) -> None:
 @pytest.mark.parametrize("keys", [1, 3, 7, 8, 40])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("operand", [0, 1, 2, 3])
+@pytest.mark.usefixtures("by_kernel")
 def test_what_is_not_finite_is_seen_where_it_is(keys: int, value: float, operand: int) -> None:
     """Torch's kernel makes 0 of a row whose scores are all NaN, where it has few keys, or all -inf."""
     call = called(keys, biased=operand == 3)
@@ -50,6 +56,7 @@ def test_what_is_not_finite_is_seen_where_it_is(keys: int, value: float, operand
     check(call, arrays, keys)
 
 
+@pytest.mark.usefixtures("by_kernel")
 @pytest.mark.parametrize("length", [1, 5])
 def test_zeros_and_lengths(length: int) -> None:
     call = called(5, biased=False)
@@ -59,7 +66,20 @@ def test_zeros_and_lengths(length: int) -> None:
     check(call, arrays, length)
 
 
-def test_few_keys_go_through_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("by_kernel")
+def test_many_scores_go_through_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     call = called(7, biased=True)
     monkeypatch.setattr(attention, "in_steps", lambda *given: pytest.fail("it went in steps"))
     check(call, drawn(call), 7)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("at_once", [1, 3, 4, 7, 8])
+def test_halves_are_made_float32_in_parts(dtype: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = called(7, biased=True, rows=2, dtype=dtype)
+    arrays = [from_host(each.astype(np.float32), CPU).to(TORCH_DTYPES[dtype]) for each in drawn(call)]
+    whole = TABLE["attention"](call, CPU)(*arrays, 7)
+    monkeypatch.setattr(attention, "_LARGE", 4 * at_once)
+    parts = TABLE["attention"](call, CPU)(*arrays, 7)
+    assert parts.dtype == whole.dtype
+    torch.testing.assert_close(parts, whole)

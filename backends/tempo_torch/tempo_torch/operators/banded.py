@@ -52,7 +52,7 @@ class _BandedKernel:
         if is_for_kernel:
             attend: Attend = self.by_kernel if attrs["masked"] else partial(by_kernel, attrs)
         else:
-            attend = in_float32(partial(in_steps, attrs), self.call)
+            attend = partial(in_steps, attrs)
         out = q.new_empty(self.call.result.shape)
         for block in self.band.blocks(self.size(is_for_kernel, v)):
             points, keys = slice(block.first, block.last), slice(block.start, block.stop)
