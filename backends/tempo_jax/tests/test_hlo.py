@@ -471,8 +471,14 @@ def made_in_float32(hlo: str, least: int) -> list[str]:
     """What makes arrays of float32 of `least` elements or more, wherever it runs; not what is a step of a fusion."""
     parts = computations(hlo)
     fused = {name for part in parts.values() for each in part if each.opcode == "fusion" for name in each.called()}
-    found = [each for name in parts.keys() - fused for each in parts[name] if each.elements >= least]
-    return [each.text for each in found if re.search(r"= \(?(\S+, )*f32\[", each.text)]
+    made = [(each, each.text.split(f" {each.opcode}(")[0]) for name in parts.keys() - fused for each in parts[name]]
+    return [each.text for each, types in made if any(size >= least for size in _sizes(types, "f32"))]
+
+
+def _sizes(types: str, dtype: str) -> list[int]:
+    """The elements of each array of the dtype."""
+    shapes = re.findall(rf"\b{dtype}\[([\d,]*)\]", types)
+    return [prod(int(size) for size in shape.split(",") if size) for shape in shapes]
 
 
 def test_a_planted_copy_in_float32_is_counted():
@@ -484,21 +490,25 @@ def test_a_planted_copy_in_float32_is_counted():
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="elsewhere libraries multiply vectors of halves")
 @pytest.mark.parametrize("stops", [False, True], ids=["for", "while"])
-@pytest.mark.parametrize(("dtype", "by_rows"), [("bfloat16", True), ("float16", True), ("bfloat16", False)])
-def test_a_matrix_of_halves_is_read_as_it_lies(dtype: str, by_rows: bool, stops: bool):
-    """By a vector, within the loop and outside; `down` has rows of several parts."""
+@pytest.mark.parametrize(
+    ("dtype", "by_rows"), [("bfloat16", True), ("float16", True), ("bfloat16", False), ("int8", True)]
+)
+def test_a_matrix_of_few_bits_is_read_as_it_lies(dtype: str, by_rows: bool, stops: bool):
+    """By a vector, of float32 where the matrix is int8, within the loop and outside; `down` has rows of several
+    parts."""
     width, inner = 64, 4100
+    made, scale = ("float32", 64) if dtype == "int8" else (dtype, 1)
     shapes = {"up": (inner, width), "down": (width, inner)}
     draw = np.random.default_rng(0)
-    matrices = {name: draw.standard_normal(shape) * shape[1] ** -0.5 for name, shape in shapes.items()}
+    matrices = {name: scale * draw.standard_normal(shape) * shape[1] ** -0.5 for name, shape in shapes.items()}
     given = {name: (each if by_rows else each.T).astype(dtypes.to_numpy(dtype)) for name, each in matrices.items()}
-    with tp.Program("halves") as program:
+    with tp.Program("few bits") as program:
         (t,) = tp.dims("t")
-        w = {name: tp.input(name, shape=each.shape, dims=(), dtype=dtype) for name, each in given.items()}
+        w = {name: tp.input(name, shape=each.shape, dims=(), dtype=dtype).astype(made) for name, each in given.items()}
         up, down = (each.T if by_rows else each for each in w.values())
-        h = tp.recurrent("h", shape=(1, width), dims=(t,), dtype=dtype)
-        h[0] = tp.constant(np.ones((1, width), dtypes.to_numpy(dtype)))
-        h[t + 1] = tp.tanh(h[t] @ up @ down)
+        h = tp.recurrent("h", shape=(1, width), dims=(t,), dtype=made)
+        h[0] = tp.constant(np.ones((1, width), dtypes.to_numpy(made)))
+        h[t + 1] = tp.tanh(h[t] @ up @ down * scale**-2)
         if stops:
             tp.stop_when(t, (h[t] > 2).any())
         tp.output("h", h)

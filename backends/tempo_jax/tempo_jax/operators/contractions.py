@@ -51,12 +51,13 @@ class _DotOperand:
 
 
 def _dot(call: Call, is_whole: bool = True) -> Function:
-    """What is int8 beside a float becomes one here, inside the executable. `is_whole`: no axis lies in parts; one that
-    does may not be joined with others in front of it."""
+    """What is int8 beside a float becomes one here, inside the executable, and in each product: the barrier keeps XLA
+    from making it one before a loop, which would read that. `is_whole`: no axis lies in parts; one that does may not be
+    joined with others in front of it."""
     multiply, dtype = _of_one_dtype(call, is_whole), call.result.dtype
     if all(operand.dtype == dtype for operand in call.operands):
         return multiply
-    return lambda x, y: multiply(converted(x, dtype), converted(y, dtype))
+    return lambda *given: multiply(*(converted(each, dtype) for each in lax.optimization_barrier(given)))
 
 
 def _of_one_dtype(call: Call, is_whole: bool) -> Function:
@@ -154,9 +155,10 @@ def _wide(x: Value, y: Value, numbers: Numbers) -> Value:
     return lax.dot_general(x, y, numbers, precision=HIGHEST, preferred_element_type=wide)
 
 
-# -- a large matrix of halves by a vector, on a CPU --------------------------------------------------------------------
+# -- a large matrix of few bits by a vector, on a CPU ------------------------------------------------------------------
 #
-# No library of XLA's multiplies a vector of halves: XLA makes a matrix of float32 first, before a loop if there is one.
+# No library of XLA's multiplies a vector of halves, or one of floats by a matrix of int8: XLA makes a matrix of float32
+# first, before a loop if there is one.
 
 
 def _of_vector(left: _DotOperand, right: _DotOperand, call: Call) -> Function | None:
@@ -181,7 +183,8 @@ class _Matrix:
     def of(matrix: _DotOperand, vector: _DotOperand, call: Call) -> _Matrix | None:
         free, contract, along = matrix.long(matrix.free), matrix.long(matrix.contract), vector.long(vector.contract)
         one_vector = not (vector.long(vector.free) or matrix.long(matrix.batch)) and list(along) == sorted(along)
-        if call.result.dtype not in HALF or not one_vector or prod(matrix.shape) < _LEAST_ELEMENTS:
+        is_widened = call.result.dtype in HALF or any(each.dtype != call.result.dtype for each in call.operands)
+        if not is_widened or not one_vector or prod(matrix.shape) < _LEAST_ELEMENTS:
             return None
         by_rows, by_columns = ([*each] == sorted(each) for each in ((*free, *contract), (*contract, *free)))
         if not free or not contract or not (by_rows or (by_columns and call.result.dtype == "bfloat16")):
