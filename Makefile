@@ -19,6 +19,10 @@ FEW = -m "not slow" --tempo-random-programs=15 --tempo-edges=0:3
 QUICK = $(FEW) --tempo-passes=all
 BRIEF = $(QUICK) --tempo-brief
 
+# Of the suite, what has many loops of data's making to compile: `make test` runs it on PyTorch, `make test-all` on all.
+MANY_LOOPS = test_checkpoints or test_compaction or test_frontiers or test_indirect or test_memory or test_moving_reads or \
+	test_nested_rows or test_packed_rows or test_ragged or test_unread_points or test_wavefront
+
 # Of the suite, what draws programs. JAX takes few of those that are drawn for a family; all of them in `tox -e jax-*`.
 RANDOM = .test_edges tempo.conformance.test_random_programs
 
@@ -75,11 +79,13 @@ OWN = $(filter-out backends/tempo_jax,$(LOCAL))
 test test-all: export JAX_DISABLE_MOST_OPTIMIZATIONS = 1
 test: $(READY)
 	$(PYTEST) -m "not slow and not sweep" --hypothesis-profile=few tests tempo $(OWN)
-	$(SUITE) --tempo-backend=numpy $(QUICK)
+	$(SUITE) --tempo-backend=numpy $(QUICK) -k "not ($(MANY_LOOPS))"
 	$(SUITE) --tempo-backend=torch $(BRIEF)
-	$(SUITE) --tempo-backend=jax $(BRIEF) --tempo-random-programs=5 --tempo-edges=0:1
+	$(SUITE) --tempo-backend=jax $(BRIEF) --tempo-random-programs=5 --tempo-edges=0:1 -k "not ($(MANY_LOOPS))"
 
 test-all: test
+	$(SUITE) --tempo-backend=numpy $(QUICK) -k "$(MANY_LOOPS)"
+	$(SUITE) --tempo-backend=jax $(BRIEF) --tempo-random-programs=5 --tempo-edges=0:1 -k "$(MANY_LOOPS)"
 	$(PYTEST) -m "(slow or hypothesis) and not sweep" --hypothesis-profile=some tests tempo $(OWN)
 	$(PYTEST) -m "not sweep" backends/tempo_jax
 	$(SUITE) --tempo-backend=numpy --tempo-passes=all -m slow -k "not ($(OF_ROWS))"

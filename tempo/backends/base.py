@@ -251,6 +251,10 @@ class Backend(Protocol):
     def transpose(self, array: Array, axes: tuple[int, ...]) -> Array:
         """A view with permuted axes where the backend has views."""
 
+    def shown(self, array: Array, axes: tuple[int, ...]) -> Array:
+        """The same, to read parts of: NumPy's view where the backend has none, and NumPy reads its memory."""
+        return self.transpose(array, axes)
+
     @abstractmethod
     def owned(self, array: Array) -> Array:
         """`array`, copied where it may share memory with an array that the caller can write to."""

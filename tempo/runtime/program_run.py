@@ -355,10 +355,15 @@ class ProgramRun:
         array, axes = self.buffers[id], self.compiled.program.buffers[id].to_user
         return array.transpose(axes) if id in self.compiled.on_host else self.compiled.backend.transpose(array, axes)
 
+    def shown(self, id: int) -> Array:
+        """The same, to read parts of, which may be NumPy's."""
+        array, axes = self.buffers[id], self.compiled.program.buffers[id].to_user
+        return array.transpose(axes) if id in self.compiled.on_host else self.compiled.backend.shown(array, axes)
+
     def handed(self, id: int, part: Array, axis: int) -> Array:
-        """A part of such a view along an axis, or a point of it, for good."""
+        """A part of what is shown along an axis, or a point of it, for good."""
         backend = self.compiled.backend
-        if id in self.compiled.on_host:
+        if isinstance(part, np.ndarray | np.generic):
             return backend.from_host(np.array(part))
         buffer = self.compiled.program.buffers[id]
         return self.compiled.joined(id, backend.owned(part), axis if part.ndim < len(buffer.layout) else None)

@@ -191,7 +191,7 @@ class Stream(Iterator[Step]):
 
     def _others_cut(self, id: int, axis: int) -> Any:
         """What there is of an output, without the places for the rest of a bucket along the other axes."""
-        array, held = self._made.view(id), self._made.ready.held
+        array, held = self._made.shown(id), self._made.ready.held
         if held is None:
             return array
         return array[tuple(slice(None) if at == axis else slice(count) for at, count in enumerate(held[id]))]

@@ -24,6 +24,7 @@ from tempo.symbolic import Symbol
 _COUNT = int(os.environ.get("TEMPO_RANDOM_ORDERS", settings.default.max_examples * 4 // 5))
 
 
+@pytest.mark.slow
 @pytest.mark.hypothesis
 def test_random_orders_agree_with_the_reference() -> None:
     tally: Counter[str] = Counter()

@@ -154,6 +154,7 @@ def test_an_unknown_name_lists_the_benchmarks() -> None:
         assert name in done.stderr
 
 
+@pytest.mark.slow
 def test_two_versions_are_measured_in_turn(tmp_path: Path) -> None:
     """The same checkout twice: every figure has its ratio, of as many rounds."""
     base = tmp_path / "base"

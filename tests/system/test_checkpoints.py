@@ -86,6 +86,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "backend"), CASES)
 def test_examples_go_on_with_the_same_bits(make: Callable[[str], Run], backend: str, tmp_path: Path) -> None:
     if backend != "numpy":
@@ -103,6 +104,7 @@ def test_examples_go_on_with_the_same_bits(make: Callable[[str], Run], backend: 
             assert np.asarray(wanted[name]).tobytes() == np.asarray(found[name]).tobytes(), name
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_ppo_holds_what_it_learns_and_its_environment(tmp_path: Path) -> None:
     outputs = ppo("numpy")(checkpoint=tp.Checkpoints(tmp_path, along="i", every=2))
     learned = sum(array.nbytes for array in outputs.state.values())  # moments are parameters, too

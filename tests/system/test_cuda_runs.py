@@ -31,6 +31,7 @@ def asked(out: Path, *parts: str) -> argparse.Namespace:
     return argparse.Namespace(parts=list(parts), device="cpu", jobs="1", out=out, limit=3.0, seconds=60.0, quick=True)
 
 
+@pytest.mark.slow
 def test_what_has_passed_is_not_run_again(cuda: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = "import time; print('begun', flush=True); time.sleep(60)"
     sources = {"passes": "print('well')", "fails": "raise SystemExit(3)", "hangs": waiting}

@@ -271,6 +271,7 @@ def test_reinforce_learns(returns: str) -> None:
     assert first < 40 and last > 70
 
 
+@pytest.mark.slow
 def test_reinforce_in_gymnasiums_environment(tmp_path: Path) -> None:
     pytest.importorskip("gymnasium")
     picture = tmp_path / "reinforce.png"
@@ -295,6 +296,7 @@ def test_dqn_learns(tmp_path: Path, gymnasium: bool) -> None:
     assert picture.stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_a_treelstm_learns_to_reckon() -> None:
     printed = run_example("dynamic/treelstm.py", "--steps", 150, "--width", 32)
     found = re.search(r"all nodes: mean error ([\d.]+) to ([\d.]+)", printed)
@@ -312,6 +314,7 @@ DYNAMIC = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", typical(["numpy", "torch", "jax"], ["numpy"]))
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_dynamic_structure_equals_pytorch_one_by_one(name: str, backend: str) -> None:

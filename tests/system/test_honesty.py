@@ -128,17 +128,20 @@ def test_what_is_declared_and_what_is_known_to_fail_is_fine(tmp_path: Path) -> N
     assert ran(done, "xfailed") > 5
 
 
+@pytest.mark.slow
 def test_what_fails_and_is_not_known_to_fails(tmp_path: Path) -> None:
     done = declaring(tmp_path, "", str(SUITE / OPERATORS), "-k", "order")
     assert failed(done) == {"test_order_with_ties_and_nan"}
 
 
+@pytest.mark.slow
 def test_an_unexpected_pass_fails(tmp_path: Path) -> None:
     done = declaring(tmp_path, entry("test_operators.py::test_promotion"), str(SUITE / OPERATORS), "-k", "promotion")
     assert done.returncode == 1
     assert "XPASS(strict)" in done.stdout
 
 
+@pytest.mark.slow
 def test_an_entry_that_matches_no_test_is_an_error(tmp_path: Path) -> None:
     done = declaring(tmp_path, entry("test_operators.py::test_promotio"), str(SUITE / OPERATORS), "-k", "promotion")
     assert done.returncode == 4

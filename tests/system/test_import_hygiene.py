@@ -68,10 +68,12 @@ def test_every_folder_of_modules_is_a_package_that_says_what_it_owns() -> None:
     assert [path for path, docstring in said.items() if not docstring] == []
 
 
+@pytest.mark.slow
 def test_no_module_needs_itself_to_be_imported() -> None:
     assert _circles(_modules("tempo"), inside=False) == []
 
 
+@pytest.mark.slow
 def test_circles_through_imports_inside_of_functions_stay_within_five_files() -> None:
     assert [circle for circle in _circles(_modules("tempo"), inside=True) if len(circle) > 5] == []
 

@@ -257,6 +257,7 @@ def test_regression_over_a_window_is_planned_to_keep_the_window(backend: str, sc
     assert long.peak_bytes - short.peak_bytes == 4 * (LONG - SHORT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", typical(BACKENDS, ["numpy"], pytest.mark.sweep))
 def test_measured_bytes_do_not_grow_with_the_samples_that_come(backend: str) -> None:
     """A stream whose end is not known: 4 MB come, of which a window of 16 kB is kept."""

@@ -61,12 +61,14 @@ def test_a_fault_leaves_other_families_alone(fault: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_an_unknown_backend_is_told_as_ever() -> None:
     done = suite("-p", "tempo.conformance.plugin", str(SUITE), "--tempo-backend=numppy")
     assert done.returncode == 4
     assert "did you mean 'numpy'" in done.stderr
 
 
+@pytest.mark.slow
 def test_without_the_plugin_nothing_of_the_suite_runs() -> None:
     done = suite(str(SUITE), "--collect-only")
     assert "test_errors" not in done.stdout

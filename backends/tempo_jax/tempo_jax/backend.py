@@ -227,6 +227,11 @@ class JaxBackend:
         with x64_for(_name(array.dtype)):
             return jnp.transpose(array, axes)
 
+    def shown(self, array: Array, axes: tuple[int, ...]) -> Array:
+        if axes == tuple(range(len(axes))) or not self._shares_host_memory or isinstance(array, jax.core.Tracer):
+            return self.transpose(array, axes)
+        return self.to_host(array).transpose(axes)
+
     def gathered(
         self, arrays: Sequence[Array], axes: Sequence[int], positions: np.ndarray[Any, Any]
     ) -> Sequence[Array]:

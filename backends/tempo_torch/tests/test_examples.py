@@ -24,6 +24,7 @@ def run_example(name: str, *arguments: object) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_cartpole_equals_the_numpy_loop():
     pytest.importorskip("gymnasium")
     sizes = ("--batch", 3, "--episodes", 2, "--steps", 40)

@@ -162,6 +162,7 @@ class Timed(Worker):
         return self.worker.ask(request, seconds)
 
 
+@pytest.mark.slow
 def test_all_attempts_together_have_one_limit() -> None:
     """Also where the problem at its numbers is asked for after the general one, and of every group."""
     problem = make("t", {"a": "t", "b": "t"}, ["a < a(t - 1)", "b < b(t - 1)"])

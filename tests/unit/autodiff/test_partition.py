@@ -193,6 +193,7 @@ def _agrees(built: Any, seed: int) -> bool:
     return bool(slopes)
 
 
+@pytest.mark.slow
 def test_random_programs_in_two_parts() -> None:
     assert _random(range(12)) > 3
 

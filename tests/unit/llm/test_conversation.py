@@ -81,6 +81,7 @@ def test_each_turn_is_what_a_fresh_run_gives_for_every_family(kind: str, tmp_pat
     assert counts[-1][0] > 16
 
 
+@pytest.mark.slow
 def test_a_turn_reads_what_is_new_and_compiles_nothing_new(folder: Path) -> None:
     model = llm.load(folder)
     counts = agrees(model.chat("w9", max_new_tokens=NEW), ["w10 w11 w12 w13 w14", "w15", "w16"], max_new_tokens=NEW)
@@ -118,6 +119,7 @@ def test_messages_that_were_changed_are_read_again(folder: Path) -> None:
     assert 0 < kept <= 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [GeneratorExit, KeyboardInterrupt])
 def test_an_answer_that_is_left_is_as_long_as_it_was(folder: Path, end: type[BaseException]) -> None:
     """Whether its listener goes away between two steps, or is interrupted in one."""

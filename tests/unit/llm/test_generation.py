@@ -49,6 +49,7 @@ def by_transformers(folder: Path, prompt: list[int], **settings: Any) -> list[in
     return list(found[0, len(prompt) :].tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["numpy", "jax", "torch"])
 def test_a_batch_continues_as_each_prompt_alone(folder: Path, backend: str) -> None:
     model = llm.load(folder, backend=backend)
@@ -60,6 +61,7 @@ def test_a_batch_continues_as_each_prompt_alone(folder: Path, backend: str) -> N
     assert model.generate(PROMPTS[1], max_new_tokens=NEW) == found[1:2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_what_is_kept_of_each_layer_stays_apart(folder: Path, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the pass over the prompt to the loop over new tokens, which has an array of its own for each layer."""
@@ -137,6 +139,7 @@ def test_a_string_ends_a_row(folder: Path) -> None:
     assert other == model.generate("w9", max_new_tokens=NEW, stop_strings=[stop])[0]
 
 
+@pytest.mark.slow
 def test_draws_are_of_what_transformers_leaves_to_draw_from(folder: Path) -> None:
     """Of many draws of one token, those that occur are the candidates, about as often as they are likely."""
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
@@ -152,6 +155,7 @@ def test_draws_are_of_what_transformers_leaves_to_draw_from(folder: Path) -> Non
     np.testing.assert_allclose(found, expected, atol=0.08)
 
 
+@pytest.mark.slow
 def test_draws_are_equal_on_all_backends_and_follow_the_seed(folder: Path) -> None:
     settings = {"max_new_tokens": NEW, "do_sample": True, "top_p": 0.9}
     found = [llm.load(folder, backend=backend).generate(PROMPTS, seed=3, **settings) for backend in ("numpy", "torch")]

@@ -29,6 +29,7 @@ def trainer(family: llm.Family) -> tp.Program:
     return program
 
 
+@pytest.mark.slow
 def test_a_model_learns_and_transformers_loads_it(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     family = llm.read_family(llm.Config(CONFIG))
@@ -47,6 +48,7 @@ def test_a_model_learns_and_transformers_loads_it(tmp_path: Path) -> None:
     assert 1 <= len(loaded.generate(rows[0].tolist())[0].tokens) <= 4
 
 
+@pytest.mark.slow
 def test_training_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     make(tmp_path, "Llama", **LLAMA)
     stored = opened(tmp_path)
@@ -143,6 +145,7 @@ def opened_family(folder: Path) -> llm.Family:
     return llm.read_family(llm.Checkpoint.open(folder).config)
 
 
+@pytest.mark.slow
 def test_what_gradients_need_of_all_positions_is_computed_at_once() -> None:
     """Weights of attention are kept for the way back however they are made, so a loop over t would hold no less."""
     config = {**CONFIG, "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}

@@ -57,6 +57,7 @@ def test_a_prompt_behind_a_window_is_one_pass(backend: str) -> None:
     np.testing.assert_array_equal(np.asarray(run(prompt=prompt())["token"]), wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", typical(["numpy", "torch"], ["torch"]))
 def test_only_a_token_that_a_window_shows_raises(backend: str) -> None:
     pytest.importorskip("tempo_torch")

@@ -160,6 +160,7 @@ def test_an_error_names_the_memory_of_its_own_call(monkeypatch: pytest.MonkeyPat
         run(x=np.ones((9, 3), np.float32))
 
 
+@pytest.mark.slow
 def test_threads_compile_one_program(hasty: None) -> None:
     """The program is opened for it, in each."""
     for _ in range(20):

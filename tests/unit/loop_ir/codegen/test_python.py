@@ -97,6 +97,7 @@ def test_a_host_call_may_read_what_is_ahead() -> None:
     assert rows == [[0, 1, 2], [1, 2], [2], [0, 1], [1]]
 
 
+@pytest.mark.slow
 def test_sources_are_forgotten_with_their_functions() -> None:
     def kept() -> int:
         gc.collect()

@@ -169,6 +169,7 @@ LIFTED_ONCE = [
 ]
 
 
+@pytest.mark.slow
 @each_sample(LIFTED_ONCE)
 def test_what_is_lifted_can_be_lifted_again(sample: Sample):
     check_lifting(sample)
