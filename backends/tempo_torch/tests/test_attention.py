@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tempo_torch.arrays import TORCH_DTYPES, from_host, to_host
-from tempo_torch.operators import TABLE, attention
+from tempo_torch.operators import TABLE, attention, builder
 
 from tempo.sdg.call import Call, StaticType
 from tempo.sdg.operators import OPERATORS
@@ -31,7 +31,7 @@ def drawn(call: Call) -> list[Any]:
 
 @pytest.fixture
 def by_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "_LARGE", 0)
+    monkeypatch.setattr(builder, "LARGE", 0)
 
 
 def check(call: Call, arrays: list[Any], length: int) -> None:
@@ -79,7 +79,7 @@ def test_halves_are_made_float32_in_parts(dtype: str, at_once: int, monkeypatch:
     call = called(7, biased=True, rows=2, dtype=dtype)
     arrays = [from_host(each.astype(np.float32), CPU).to(TORCH_DTYPES[dtype]) for each in drawn(call)]
     whole = TABLE["attention"](call, CPU)(*arrays, 7)
-    monkeypatch.setattr(attention, "_LARGE", 4 * at_once)
+    monkeypatch.setattr(builder, "LARGE", 4 * at_once)
     parts = TABLE["attention"](call, CPU)(*arrays, 7)
     assert parts.dtype == whole.dtype
     torch.testing.assert_close(parts, whole)

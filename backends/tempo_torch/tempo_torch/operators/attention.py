@@ -3,7 +3,7 @@ torch's kernel, and steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -11,14 +11,9 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from tempo.backends.operators import Attrs, Call
-from tempo_torch.arrays import TORCH_DTYPES
 from tempo_torch.moving import Moving
-from tempo_torch.operators.builder import HALF, Builder, Function, Operation
-
-_HALVES = frozenset(TORCH_DTYPES[name] for name in HALF)
-_LARGE = 1 << 21
-"""Elements, 8 MB of float32. What takes more on the CPU takes memory that is new at every call, a fault for each of its
-pages: all keys and values of batch 8, 1,055 of 16 x 64 in bfloat16, made float32 at once take 24 ms, in parts 3."""
+from tempo_torch.operators import builder
+from tempo_torch.operators.builder import HALF, HALVES, Builder, Function, Operation, widened
 
 BATCH = 2  # axes: with any other number the kernel takes a way that is no faster than steps
 
@@ -80,7 +75,7 @@ def _on_cpu(attrs: Attrs, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *bi
     """By torch's kernel where steps would hold large scores, unless a row may be one of which it makes 0: where all
     scores are NaN or -inf."""
     scores = q.numel() // max(q.shape[-1], 1) * k.shape[-2]
-    if scores > max(_LARGE, k.numel()) and v.shape[-1]:
+    if scores > max(builder.LARGE, k.numel()) and v.shape[-1]:
         made = by_kernel(attrs, *map(_wide, (q, k, v, *bias)))
         first = made.select(-1, 0)
         if int(torch.count_nonzero(first)) == first.numel() or made.any(-1).all():
@@ -117,41 +112,22 @@ def in_steps(
 
 
 def _wide(x: torch.Tensor) -> torch.Tensor:
-    return x.float() if x.dtype in _HALVES else x
+    return x.float() if x.dtype in HALVES else x
 
 
 def _by_keys(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
-    if _is_whole(k):
-        return torch.matmul(q, _wide(k).mT)
-    return torch.cat([torch.matmul(q, part.mT) for part in _widened(k)], -1)
+    found = [torch.matmul(q, part.mT) for part in widened(k, q.dtype)]
+    return found[0] if len(found) == 1 else torch.cat(found, -1)
 
 
 def _of_values(weights: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    if _is_whole(v):
-        return torch.matmul(weights, _wide(v))
-    made, *others = map(torch.matmul, weights.split(_at_once(v), -1), _widened(v))
-    for other in others:
-        made.add_(other)
+    made, at = None, 0
+    for part in widened(v, weights.dtype):
+        count = part.shape[-2]
+        found = torch.matmul(weights.narrow(-1, at, count), part)
+        made, at = found if made is None else made.add_(found), at + count
+    assert made is not None, "there is one part at least"
     return made
-
-
-def _is_whole(x: torch.Tensor) -> bool:
-    """Whether all keys or values are made float32 at once, or are none of halves."""
-    return x.numel() <= _LARGE or x.dtype not in _HALVES or x.device.type != "cpu"
-
-
-def _at_once(x: torch.Tensor) -> int:
-    """How many keys or values."""
-    return max(1, _LARGE * x.shape[-2] // x.numel())
-
-
-def _widened(x: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Keys or values in float32, one part after the other in the same memory."""
-    first, *others = x.split(_at_once(x), -2)
-    held = first.float()
-    yield held
-    for part in others:
-        yield held.narrow(-2, 0, part.shape[-2]).copy_(part)
 
 
 ATTENTION: Mapping[str, Builder] = {"attention": _attention}

@@ -22,6 +22,7 @@ from tempo_torch.operators.builder import (
     in_float32,
     is_unsigned,
     result_dtype,
+    widened,
 )
 from tempo_torch.operators.packing import (
     by_matrix,
@@ -96,9 +97,17 @@ def _with_int8(call: Call, device: torch.device) -> Function:
     lhs, rhs = call.operands
     rows, width = prod(lhs.shape[:-1]), lhs.shape[-1] if lhs.shape else 0
     plain = tuple(call.attrs["lhs_contract"]) == (len(lhs.shape) - 1,) and tuple(call.attrs["rhs_contract"]) == (1,)
-    is_kernels = plain and not call.attrs["lhs_batch"] and len(rhs.shape) == 2 and rhs.dtype == "int8"
-    is_kernels = is_kernels and width % _STEP == 0
-    if device.type != "cpu" or call.result.dtype != "bfloat16" or not is_kernels or not 0 < rows <= _FEW:
+    by_outputs = plain and not call.attrs["lhs_batch"] and len(rhs.shape) == 2 and rhs.dtype == "int8"
+    if by_outputs and device.type == "cpu" and call.result.dtype not in HALF:
+
+        def in_parts(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            given = x.reshape(rows, width)
+            found = [torch.mm(given, part.mT) for part in widened(y, dtype)]
+            return torch.cat(found, 1).reshape(call.result.shape)
+
+        return in_parts
+    is_kernels = by_outputs and call.result.dtype == "bfloat16" and width % _STEP == 0 and 0 < rows <= _FEW
+    if device.type != "cpu" or not is_kernels:
         return lambda x, y: multiply(x.to(dtype), y.to(dtype))
     ones = torch.ones(rhs.shape[0], dtype=dtype)
 
