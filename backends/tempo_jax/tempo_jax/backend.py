@@ -303,6 +303,8 @@ class JaxBackend:
         return self._taken(array, axis, np.arange(start, start + extent) % array.shape[axis])
 
     def _taken(self, array: Array, axis: int, positions: np.ndarray[Any, Any]) -> Array:
+        if isinstance(array, np.ndarray):
+            return self.from_host(np.take(array, positions, axis))
         with x64_for(_name(array.dtype)):
             return _take(array, positions.astype(np.int32), axis)
 

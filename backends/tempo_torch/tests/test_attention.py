@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -29,9 +32,24 @@ def drawn(call: Call) -> list[Any]:
     return [draw.normal(size=each.shape).astype(each.dtype) for each in call.operands]
 
 
+@contextmanager
+def in_parts_of(elements: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.Tensor]]:
+    """Gives what is made wider, part by part, in memory of its own."""
+    found, memory = [], builder._memory
+
+    def noted(like: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        found.append(like)
+        return memory(like, dtype)
+
+    with monkeypatch.context() as patch:
+        for name, value in {"LARGE": elements, "_SMALL": 0, "_kept": threading.local(), "_memory": noted}.items():
+            patch.setattr(builder, name, value)
+        yield found
+
+
 @pytest.fixture
 def by_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builder, "LARGE", 0)
+    monkeypatch.setattr(attention, "_MANY_SCORES", 0)
 
 
 def check(call: Call, arrays: list[Any], length: int) -> None:
@@ -79,7 +97,24 @@ def test_halves_are_made_float32_in_parts(dtype: str, at_once: int, monkeypatch:
     call = called(7, biased=True, rows=2, dtype=dtype)
     arrays = [from_host(each.astype(np.float32), CPU).to(TORCH_DTYPES[dtype]) for each in drawn(call)]
     whole = TABLE["attention"](call, CPU)(*arrays, 7)
-    monkeypatch.setattr(builder, "LARGE", 4 * at_once)
-    parts = TABLE["attention"](call, CPU)(*arrays, 7)
+    with in_parts_of(4 * at_once, monkeypatch) as made:
+        parts = TABLE["attention"](call, CPU)(*arrays, 7)
+    assert len(made) == 2 * -(-7 // at_once)
     assert parts.dtype == whole.dtype
     torch.testing.assert_close(parts, whole)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("at_once", [1, 3, 7])
+def test_int8_is_made_wider_in_parts(dtype: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results are not of the memory that the parts are in, whatever the default device is when that is made."""
+    axes = {"lhs_contract": (1,), "rhs_contract": (1,), "lhs_batch": (), "rhs_batch": ()}
+    call = Call("dot", axes, (StaticType((2, 4), dtype), StaticType((7, 4), "int8")), StaticType((2, 7), dtype))
+    multiply, draw = TABLE["dot"](call, CPU), np.random.default_rng(0)
+    x = torch.from_numpy(draw.normal(size=(2, 4))).to(TORCH_DTYPES[dtype])
+    matrices = [torch.from_numpy(draw.integers(-127, 128, (7, 4), np.int8)) for _ in range(2)]
+    with in_parts_of(4 * at_once, monkeypatch) as made, torch.device("meta"):
+        found = [multiply(x, matrix) for matrix in matrices]
+    assert len(made) == 2 * -(-7 // at_once)
+    for each, matrix in zip(found, matrices):
+        torch.testing.assert_close(each, x @ matrix.to(x.dtype).T)

@@ -32,9 +32,10 @@ _LEAST_MATRIX, _MOST_ROWS = 1 << 12, 256
 
 @dataclass(frozen=True)
 class _DotOperand:
-    """One operand of a contraction: its shape, and what its axes are."""
+    """One operand of a contraction: its shape and dtype, and what its axes are."""
 
     shape: tuple[int, ...]
+    dtype: str
     batch: Axes
     contract: Axes
 
@@ -62,8 +63,8 @@ def _dot(call: Call, is_whole: bool = True) -> Function:
 
 def _of_one_dtype(call: Call, is_whole: bool) -> Function:
     attrs, (lhs, rhs) = call.attrs, call.operands
-    left = _DotOperand(lhs.shape, tuple(attrs["lhs_batch"]), tuple(attrs["lhs_contract"]))
-    right = _DotOperand(rhs.shape, tuple(attrs["rhs_batch"]), tuple(attrs["rhs_contract"]))
+    left = _DotOperand(lhs.shape, lhs.dtype, tuple(attrs["lhs_batch"]), tuple(attrs["lhs_contract"]))
+    right = _DotOperand(rhs.shape, rhs.dtype, tuple(attrs["rhs_batch"]), tuple(attrs["rhs_contract"]))
     if 0 in (*lhs.shape, *rhs.shape):
         return lambda x, y: full(call.result.shape, 0, call.result.dtype)
     general, of_vector = _general(left, right, call, is_whole), _of_vector(left, right, call)
@@ -183,7 +184,7 @@ class _Matrix:
     def of(matrix: _DotOperand, vector: _DotOperand, call: Call) -> _Matrix | None:
         free, contract, along = matrix.long(matrix.free), matrix.long(matrix.contract), vector.long(vector.contract)
         one_vector = not (vector.long(vector.free) or matrix.long(matrix.batch)) and list(along) == sorted(along)
-        is_widened = call.result.dtype in HALF or any(each.dtype != call.result.dtype for each in call.operands)
+        is_widened = call.result.dtype in HALF or matrix.dtype != call.result.dtype
         if not is_widened or not one_vector or prod(matrix.shape) < _LEAST_ELEMENTS:
             return None
         by_rows, by_columns = ([*each] == sorted(each) for each in ((*free, *contract), (*contract, *free)))

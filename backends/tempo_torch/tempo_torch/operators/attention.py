@@ -12,8 +12,10 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from tempo.backends.operators import Attrs, Call
 from tempo_torch.moving import Moving
-from tempo_torch.operators import builder
 from tempo_torch.operators.builder import HALF, HALVES, Builder, Function, Operation, widened
+
+_MANY_SCORES = 1 << 21
+"""Elements, 8 MB of float32, that steps would hold twice."""
 
 BATCH = 2  # axes: with any other number the kernel takes a way that is no faster than steps
 
@@ -75,7 +77,7 @@ def _on_cpu(attrs: Attrs, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *bi
     """By torch's kernel where steps would hold large scores, unless a row may be one of which it makes 0: where all
     scores are NaN or -inf."""
     scores = q.numel() // max(q.shape[-1], 1) * k.shape[-2]
-    if scores > max(builder.LARGE, k.numel()) and v.shape[-1]:
+    if scores > max(_MANY_SCORES, k.numel()) and v.shape[-1]:
         made = by_kernel(attrs, *map(_wide, (q, k, v, *bias)))
         first = made.select(-1, 0)
         if int(torch.count_nonzero(first)) == first.numel() or made.any(-1).all():

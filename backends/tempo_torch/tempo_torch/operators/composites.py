@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -42,21 +40,25 @@ def _layer_norm(x: torch.Tensor, epsilon: float) -> torch.Tensor:
     return functional.layer_norm(x, x.shape[-1:], eps=epsilon)
 
 
+_SHORT = 1 << 14
+"""Elements of a row of which torch's norm, which adds one after the other, is as exact as its sums (of 65,536 float32
+within 2e-7), where they lie side by side."""
+
+
 def _rms_norm(call: Call, device: torch.device) -> Function:
     """On the CPU torch makes its `rms_norm` of five functions. These are four, one of which goes over the rows: for one
     row of 1,024 between products of large matrices they take 25 us for 52, for 256 rows 41 for 60."""
-    size, epsilon = math.prod(call.operands[0].shape[axis] for axis in call.attrs["axes"]), call.attrs["epsilon"]
-    added = torch.tensor(epsilon, dtype=torch.float64 if call.result.dtype == "float64" else torch.float32)
-
-    def by_torch(x: torch.Tensor) -> torch.Tensor:
-        return functional.rms_norm(x, x.shape[-1:], eps=epsilon)
+    (operand,), axes, epsilon = call.operands, tuple(call.attrs["axes"]), call.attrs["epsilon"]
+    if device.type != "cpu" or axes != (len(operand.shape) - 1,) or not 0 < operand.shape[-1] <= _SHORT:
+        return _over_axes(lambda x, epsilon: functional.rms_norm(x, x.shape[-1:], eps=epsilon))(call, device)
+    wide = torch.float64 if operand.dtype == "float64" else torch.float32
+    added, part = torch.tensor(epsilon, dtype=wide, device=device), 1 / operand.shape[-1]
 
     def by_norms(x: torch.Tensor) -> torch.Tensor:
         norms = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        return x * torch.addcmul(added, norms, norms, value=1 / max(size, 1)).rsqrt_()
+        return x * torch.addcmul(added, norms, norms, value=part).rsqrt_()
 
-    along = _over_axes(by_norms if device.type == "cpu" else by_torch)
-    return along(replace(call, attrs={"axes": call.attrs["axes"]}), device)
+    return in_float32(by_norms, call)
 
 
 def _at_each(function: Function, in_place: Function) -> Builder:

@@ -109,7 +109,7 @@ def _with_int8(call: Call, device: torch.device) -> Function:
     is_kernels = by_outputs and call.result.dtype == "bfloat16" and width % _STEP == 0 and 0 < rows <= _FEW
     if device.type != "cpu" or not is_kernels:
         return lambda x, y: multiply(x.to(dtype), y.to(dtype))
-    ones = torch.ones(rhs.shape[0], dtype=dtype)
+    ones = torch.ones(rhs.shape[0], dtype=dtype, device=device)
 
     def by_kernel(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         made = torch._weight_int8pack_mm(_aligned(x.reshape(rows, width), 32), _aligned(y, 16), ones)
