@@ -49,7 +49,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo        run the examples against their peers, five minutes; pictures in out/"
 	@echo "make demo-long   run each on every backend, and train for longer"
-	@echo "make test        run the tests and the conformance suite on every backend, a quarter of an hour"
+	@echo "make test        run the tests and the conformance suite on every backend, twelve minutes"
 	@echo "make test-all    and what takes longer: slow tests, every property, each scheduler, with passes and without"
 	@echo "make sweep       run 5,000 random programs against the reference evaluator, 400 more on every backend"
 	@echo "make check       ruff, mypy, import contracts"
