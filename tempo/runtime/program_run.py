@@ -352,13 +352,15 @@ class ProgramRun:
 
     def view(self, id: int) -> Array:
         """What there is of an output, with the user's axes; NumPy's where it is on the host."""
-        array, axes = self.buffers[id], self.compiled.program.buffers[id].to_user
-        return array.transpose(axes) if id in self.compiled.on_host else self.compiled.backend.transpose(array, axes)
+        return self._turned(id, self.compiled.backend.transpose)
 
     def shown(self, id: int) -> Array:
         """The same, to read parts of, which may be NumPy's."""
+        return self._turned(id, self.compiled.backend.shown)
+
+    def _turned(self, id: int, turn: Callable[[Array, tuple[int, ...]], Array]) -> Array:
         array, axes = self.buffers[id], self.compiled.program.buffers[id].to_user
-        return array.transpose(axes) if id in self.compiled.on_host else self.compiled.backend.shown(array, axes)
+        return array.transpose(axes) if id in self.compiled.on_host else turn(array, axes)
 
     def handed(self, id: int, part: Array, axis: int) -> Array:
         """A part of what is shown along an axis, or a point of it, for good."""

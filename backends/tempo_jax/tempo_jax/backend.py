@@ -228,7 +228,7 @@ class JaxBackend:
             return jnp.transpose(array, axes)
 
     def shown(self, array: Array, axes: tuple[int, ...]) -> Array:
-        if axes == tuple(range(len(axes))) or not self._shares_host_memory or isinstance(array, jax.core.Tracer):
+        if axes == tuple(range(len(axes))) or not self._shares_host_memory:
             return self.transpose(array, axes)
         return self.to_host(array).transpose(axes)
 

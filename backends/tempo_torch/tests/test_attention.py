@@ -42,14 +42,19 @@ def in_parts_of(elements: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list
         return memory(like, dtype)
 
     with monkeypatch.context() as patch:
-        for name, value in {"LARGE": elements, "_SMALL": 0, "_kept": threading.local(), "_memory": noted}.items():
+        for name, value in {"_LARGE": elements, "_SMALL": 0, "_kept": threading.local(), "_memory": noted}.items():
             patch.setattr(builder, name, value)
         yield found
 
 
-@pytest.fixture
 def by_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "_MANY_SCORES", 0)
+
+
+@pytest.fixture(params=[True, False], ids=["by torch's kernel", "in steps"])
+def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param:
+        by_kernel(monkeypatch)
 
 
 def check(call: Call, arrays: list[Any], length: int) -> None:
@@ -62,7 +67,7 @@ def check(call: Call, arrays: list[Any], length: int) -> None:
 @pytest.mark.parametrize("keys", [1, 3, 7, 8, 40])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("operand", [0, 1, 2, 3])
-@pytest.mark.usefixtures("by_kernel")
+@pytest.mark.usefixtures("either_way")
 def test_what_is_not_finite_is_seen_where_it_is(keys: int, value: float, operand: int) -> None:
     """Torch's kernel makes 0 of a row whose scores are all NaN, where it has few keys, or all -inf."""
     call = called(keys, biased=operand == 3)
@@ -74,7 +79,7 @@ def test_what_is_not_finite_is_seen_where_it_is(keys: int, value: float, operand
     check(call, arrays, keys)
 
 
-@pytest.mark.usefixtures("by_kernel")
+@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("length", [1, 5])
 def test_zeros_and_lengths(length: int) -> None:
     call = called(5, biased=False)
@@ -84,9 +89,9 @@ def test_zeros_and_lengths(length: int) -> None:
     check(call, arrays, length)
 
 
-@pytest.mark.usefixtures("by_kernel")
 def test_many_scores_go_through_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     call = called(7, biased=True)
+    by_kernel(monkeypatch)
     monkeypatch.setattr(attention, "in_steps", lambda *given: pytest.fail("it went in steps"))
     check(call, drawn(call), 7)
 

@@ -72,7 +72,7 @@ HALF = frozenset({"float16", "bfloat16"})
 
 HALVES = frozenset(TORCH_DTYPES[name] for name in HALF)
 
-LARGE = 1 << 21
+_LARGE = 1 << 21
 """Elements, 8 MB of float32. On the CPU as many are made another dtype at once, in memory that a thread keeps: what is
 new to the process costs a fault for each of its pages, and malloc gives back what was used. All keys and values of
 batch 8, 1,055 of 16 x 64 in bfloat16, made float32 at once take 24 ms, so 2.6."""
@@ -177,8 +177,8 @@ def widened(x: torch.Tensor, dtype: torch.dtype) -> Iterator[torch.Tensor]:
     if x.dtype == dtype or x.numel() <= _SMALL or x.device.type != "cpu":
         yield x.to(dtype)
         return
-    for part in x.split(max(1, LARGE * x.shape[-2] // x.numel()), -2):
-        yield part.to(dtype) if part.numel() > LARGE else _memory(part, dtype).copy_(part)
+    for part in x.split(max(1, _LARGE * x.shape[-2] // x.numel()), -2):
+        yield part.to(dtype) if part.numel() > _LARGE else _memory(part, dtype).copy_(part)
 
 
 def _memory(like: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -186,7 +186,7 @@ def _memory(like: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     held: torch.Tensor | None = getattr(_kept, str(dtype), None)
     if held is None:
         with torch.inference_mode(False):
-            held = torch.empty(LARGE, dtype=dtype, device=like.device)
+            held = torch.empty(_LARGE, dtype=dtype, device=like.device)
         setattr(_kept, str(dtype), held)
     return held.as_strided(like.shape, torch.empty_like(like, device="meta").stride())
 

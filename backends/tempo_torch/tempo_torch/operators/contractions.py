@@ -97,8 +97,9 @@ def _with_int8(call: Call, device: torch.device) -> Function:
     lhs, rhs = call.operands
     rows, width = prod(lhs.shape[:-1]), lhs.shape[-1] if lhs.shape else 0
     plain = tuple(call.attrs["lhs_contract"]) == (len(lhs.shape) - 1,) and tuple(call.attrs["rhs_contract"]) == (1,)
-    by_outputs = plain and not call.attrs["lhs_batch"] and len(rhs.shape) == 2 and rhs.dtype == "int8"
-    if by_outputs and device.type == "cpu" and call.result.dtype not in HALF:
+    is_matrix = not call.attrs["lhs_batch"] and len(rhs.shape) == 2 and rhs.dtype == "int8"
+    by_outputs = plain and is_matrix and device.type == "cpu"
+    if by_outputs and call.result.dtype not in HALF:
 
         def in_parts(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             given = x.reshape(rows, width)
@@ -107,7 +108,7 @@ def _with_int8(call: Call, device: torch.device) -> Function:
 
         return in_parts
     is_kernels = by_outputs and call.result.dtype == "bfloat16" and width % _STEP == 0 and 0 < rows <= _FEW
-    if device.type != "cpu" or not is_kernels:
+    if not is_kernels:
         return lambda x, y: multiply(x.to(dtype), y.to(dtype))
     ones = torch.ones(rhs.shape[0], dtype=dtype, device=device)
 
