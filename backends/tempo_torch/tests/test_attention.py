@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from tempo_torch.arrays import TORCH_DTYPES, from_host, to_host
-from tempo_torch.operators import TABLE, attention, builder
+from tempo_torch.operators import TABLE, attention
 
 from tempo.sdg.call import Call, StaticType
 from tempo.sdg.operators import OPERATORS
 from tempo.symbolic import Symbol, var
 
 CPU = torch.device("cpu")
+InParts = Callable[[int], AbstractContextManager[list[torch.Tensor]]]
 
 
-def called(keys: int, biased: bool, rows: int = 5, width: int = 4, dtype: str = "float32") -> Call:
-    attrs = {"key_axes": (0, 1), "value_axes": (0, 1), "scale": 0.5, "masked": False, "fill": 0.0}
+def called(
+    keys: int, biased: bool, rows: int = 5, width: int = 4, dtype: str = "float32", fill: float | None = None
+) -> Call:
+    attrs = {"key_axes": (0, 1), "value_axes": (0, 1), "scale": 0.5, "masked": fill is not None, "fill": fill or 0.0}
     shapes = [(rows, width), (keys, width), (keys, width), *[(rows, keys)] * biased]
     operands = tuple(StaticType(shape, dtype) for shape in shapes)
-    return Call("attention", {**attrs, "biased": biased, "length": var(Symbol("t", "dim"))}, operands, operands[0])
+    mask = () if fill is None else (StaticType((rows, keys), "bool"),)
+    attrs |= {"biased": biased, "length": var(Symbol("t", "dim"))}
+    return Call("attention", attrs, (*operands, *mask), operands[0])
 
 
 def drawn(call: Call) -> list[Any]:
@@ -32,29 +36,14 @@ def drawn(call: Call) -> list[Any]:
     return [draw.normal(size=each.shape).astype(each.dtype) for each in call.operands]
 
 
-@contextmanager
-def in_parts_of(elements: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.Tensor]]:
-    """Gives what is made wider, part by part, in memory of its own."""
-    found, memory = [], builder._memory
-
-    def noted(like: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        found.append(like)
-        return memory(like, dtype)
-
-    with monkeypatch.context() as patch:
-        for name, value in {"_LARGE": elements, "_SMALL": 0, "_kept": threading.local(), "_memory": noted}.items():
-            patch.setattr(builder, name, value)
-        yield found
-
-
-def by_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "_MANY_SCORES", 0)
+def in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_FEW_KEYS", 0)
 
 
 @pytest.fixture(params=[True, False], ids=["by torch's kernel", "in steps"])
 def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param:
-        by_kernel(monkeypatch)
+    if not request.param:
+        in_steps(monkeypatch)
 
 
 def check(call: Call, arrays: list[Any], length: int) -> None:
@@ -89,37 +78,55 @@ def test_zeros_and_lengths(length: int) -> None:
     check(call, arrays, length)
 
 
-def test_many_scores_go_through_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    call = called(7, biased=True)
-    by_kernel(monkeypatch)
+@pytest.mark.parametrize("fill", [-np.inf, -1e30, -1e4, -1.0])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("hidden", ["few", "rows", "the last", "all"])
+@pytest.mark.parametrize("scores", [1.0, 1e17, -1e17, 0.0])
+@pytest.mark.usefixtures("either_way")
+def test_what_a_mask_hides(fill: float, biased: bool, hidden: str, scores: float) -> None:
+    """Where all is hidden, or what is seen is as low as the fill, this counts."""
+    call = called(7, biased, fill=fill)
+    *arrays, _ = drawn(call)
+    arrays[0], arrays[1] = np.abs(arrays[0]) * abs(scores), np.abs(arrays[1]) * scores
+    seen = np.arange(7) != 6 if hidden == "the last" else np.random.default_rng(1).random((5, 7)) > 0.3
+    if hidden in ("rows", "all"):
+        seen = np.arange(5)[:, None] > (1 if hidden == "rows" else 5)
+    arrays = [*arrays, np.broadcast_to(seen, (5, 7)).copy()]
+    check(call, arrays, 7)
+    check(call, arrays, 5)
+    for operand, value in [(1, np.nan), (1, np.inf), (1, -np.inf), (2, np.nan), (2, np.inf)]:
+        given = [each.copy() for each in arrays]
+        given[operand][-1] = value
+        check(call, given, 7)
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("fill", [None, -1e30, -np.inf])
+def test_few_keys_and_many_scores_go_through_the_kernel(
+    many: bool, fill: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = called(7, biased=True, rows=60, fill=fill)
+    *arrays, last = drawn(call)
+    if many:
+        monkeypatch.setattr(attention, "_FEW_KEYS", 0)
+        monkeypatch.setattr(attention, "_MANY_SCORES", 0)
+    if fill is not None:
+        last[:, 0] = True
     monkeypatch.setattr(attention, "in_steps", lambda *given: pytest.fail("it went in steps"))
-    check(call, drawn(call), 7)
+    check(call, [*arrays, last], 7)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("at_once", [1, 3, 4, 7, 8])
-def test_halves_are_made_float32_in_parts(dtype: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_halves_are_made_float32_in_parts(
+    dtype: str, at_once: int, in_parts_of: InParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     call = called(7, biased=True, rows=2, dtype=dtype)
     arrays = [from_host(each.astype(np.float32), CPU).to(TORCH_DTYPES[dtype]) for each in drawn(call)]
+    in_steps(monkeypatch)
     whole = TABLE["attention"](call, CPU)(*arrays, 7)
-    with in_parts_of(4 * at_once, monkeypatch) as made:
+    with in_parts_of(4 * at_once) as made:
         parts = TABLE["attention"](call, CPU)(*arrays, 7)
     assert len(made) == 2 * -(-7 // at_once)
     assert parts.dtype == whole.dtype
     torch.testing.assert_close(parts, whole)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("at_once", [1, 3, 7])
-def test_int8_is_made_wider_in_parts(dtype: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results are not of the memory that the parts are in, whatever the default device is when that is made."""
-    axes = {"lhs_contract": (1,), "rhs_contract": (1,), "lhs_batch": (), "rhs_batch": ()}
-    call = Call("dot", axes, (StaticType((2, 4), dtype), StaticType((7, 4), "int8")), StaticType((2, 7), dtype))
-    multiply, draw = TABLE["dot"](call, CPU), np.random.default_rng(0)
-    x = torch.from_numpy(draw.normal(size=(2, 4))).to(TORCH_DTYPES[dtype])
-    matrices = [torch.from_numpy(draw.integers(-127, 128, (7, 4), np.int8)) for _ in range(2)]
-    with in_parts_of(4 * at_once, monkeypatch) as made, torch.device("meta"):
-        found = [multiply(x, matrix) for matrix in matrices]
-    assert len(made) == 2 * -(-7 // at_once)
-    for each, matrix in zip(found, matrices):
-        torch.testing.assert_close(each, x @ matrix.to(x.dtype).T)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from math import inf
 from typing import Any
 
 import torch
@@ -12,10 +13,19 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from tempo.backends.operators import Attrs, Call
 from tempo_torch.moving import Moving
-from tempo_torch.operators.builder import HALF, HALVES, Builder, Function, Operation, widened
+from tempo_torch.operators.builder import HALF, HALVES, Builder, Function, Operation
+from tempo_torch.operators.widening import product
 
 _MANY_SCORES = 1 << 21
 """Elements, 8 MB of float32, that steps would hold twice."""
+_FEW_KEYS = 1 << 18
+"""Elements, up to which one call of the kernel costs less than those of the steps."""
+
+_HIDING = -1e4
+"""A fill from which down a mask is taken for one that hides."""
+NOTHING = 800
+"""What a score is below the greatest of its row whose weight is 0, in float64, too."""
+_KERNEL = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 BATCH = 2  # axes: with any other number the kernel takes a way that is no faster than steps
 
@@ -23,12 +33,13 @@ BATCH = 2  # axes: with any other number the kernel takes a way that is no faste
 def _attention(call: Call, device: torch.device) -> Function:
     """`queries, keys, values[, bias][, mask], length`; see `tempo.sdg.composites.attention`.
 
-    On the CPU the kernel takes 1.0 to 1.7 of what steps do, but 0.5 where scores are many (batch 8, 8 heads of 512 rows
-    and keys, which are 64 wide).
+    On the CPU the kernel takes 0.5 of what steps do where keys are few (16 heads of 33 to 257, 64 wide, of one row),
+    or scores many (batch 8, 8 heads of 512 rows and keys); between these 0.9 to 1.7, by the processor.
     """
     attrs, on_cpu, is_half = call.attrs, device.type == "cpu", call.result.dtype in HALF
     steps = partial(in_steps, attrs)
-    is_for_kernel = not attrs["masked"] and len(call.result.shape) <= BATCH + 2
+    has_mask = not attrs["masked"] or (on_cpu and attrs["fill"] <= _HIDING)
+    is_for_kernel = has_mask and len(call.result.shape) <= BATCH + 2
     attend = partial(_on_cpu if on_cpu else by_kernel, attrs) if is_for_kernel else steps
     key_axes, value_axes = tuple(attrs["key_axes"]), tuple(attrs["value_axes"])
     cut_keys, cut_values = key_axes[-2], value_axes[-2]
@@ -65,7 +76,7 @@ def by_kernel(
     seen: torch.Tensor | None = None,
     **more: Any,
 ) -> torch.Tensor:
-    """Of no mask, whose fill is a number; `seen`: which keys each row sees, if not all."""
+    """`seen`: which keys each row sees, if not all."""
     hidden = None if bias is None or seen is None else torch.where(seen, bias, -torch.inf)
     added = next((_batched(each) for each in (hidden, bias, seen) if each is not None), None)
     given = (_batched(x) for x in (q, k, v))
@@ -73,16 +84,29 @@ def by_kernel(
     return made.reshape(*q.shape[:-1], v.shape[-1])
 
 
-def _on_cpu(attrs: Attrs, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
-    """By torch's kernel where steps would hold large scores, unless a row may be one of which it makes 0: where all
-    scores are NaN or -inf."""
+def _on_cpu(attrs: Attrs, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *extras: torch.Tensor) -> torch.Tensor:
+    """By torch's kernel where that is faster, and gives what the steps do.
+
+    It also gives the log of the sum of each row's exponentials. That is 0 of a row whose scores are all -inf or NaN (of
+    few keys), of which it makes 0, too; NaN where what a mask hides is not finite. Where it is far above the mask's
+    fill, what is hidden has no weight in either.
+    """
     scores = q.numel() // max(q.shape[-1], 1) * k.shape[-2]
-    if scores > max(_MANY_SCORES, k.numel()) and v.shape[-1]:
-        made = by_kernel(attrs, *map(_wide, (q, k, v, *bias)))
-        first = made.select(-1, 0)
-        if int(torch.count_nonzero(first)) == first.numel() or made.any(-1).all():
-            return made.to(q.dtype)
-    return in_steps(attrs, q, k, v, *bias)
+    if scores * v.shape[-1] and (k.numel() <= _FEW_KEYS or scores > max(_MANY_SCORES, k.numel())):
+        given = [_batched(_wide(each)) for each in (q, k, v)]
+        if q.shape[-1] == v.shape[-1] and all(each.stride(-1) == 1 for each in given):
+            added = _batched(_added(attrs, given[0], *extras)) if extras else None
+            made, sums = _KERNEL(*given, attn_mask=added, scale=attrs["scale"])
+            least, lowest = attrs["fill"] + NOTHING if attrs["masked"] else -inf, float(sums.amin())
+            if lowest > 0 or (lowest > least and sums.all()):
+                return made.reshape(*q.shape[:-1], v.shape[-1]).to(q.dtype)
+    return in_steps(attrs, q, k, v, *extras)
+
+
+def _added(attrs: Attrs, like: torch.Tensor, *extras: torch.Tensor) -> torch.Tensor:
+    """What is added to scores for a bias and a mask."""
+    bias = _wide(extras[0]) if attrs["biased"] else like.new_zeros(())
+    return torch.where(extras[-1], bias, -inf) if attrs["masked"] else bias
 
 
 def _batched(x: torch.Tensor) -> torch.Tensor:
@@ -101,7 +125,8 @@ def in_steps(
 ) -> torch.Tensor:
     """A mask's fill is kept as it is: a row that sees nothing but fills is the mean of all values, as written. Halves
     are computed in float32 and rounded once."""
-    scores = _by_keys(_wide(q), k)
+    wide = _wide(q)
+    scores = product(wide, k.mT, wide.dtype)
     if attrs["scale"] != 1:
         scores = scores.mul_(attrs["scale"])
     if attrs["biased"]:
@@ -110,26 +135,11 @@ def in_steps(
         scores = scores.masked_fill_(extras[-1].logical_not(), attrs["fill"])
     if seen is not None:
         scores = scores.masked_fill_(seen.logical_not(), -torch.inf)
-    return _of_values(torch.softmax(scores, -1), v).to(q.dtype)
+    return product(torch.softmax(scores, -1), v, wide.dtype).to(q.dtype)
 
 
 def _wide(x: torch.Tensor) -> torch.Tensor:
     return x.float() if x.dtype in HALVES else x
-
-
-def _by_keys(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
-    found = [torch.matmul(q, part.mT) for part in widened(k, q.dtype)]
-    return found[0] if len(found) == 1 else torch.cat(found, -1)
-
-
-def _of_values(weights: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    made, at = None, 0
-    for part in widened(v, weights.dtype):
-        count = part.shape[-2]
-        found = torch.matmul(weights.narrow(-1, at, count), part)
-        made, at = found if made is None else made.add_(found), at + count
-    assert made is not None, "there is one part at least"
-    return made
 
 
 ATTENTION: Mapping[str, Builder] = {"attention": _attention}

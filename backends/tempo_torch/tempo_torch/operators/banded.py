@@ -15,7 +15,7 @@ from functools import partial
 import torch
 
 from tempo.backends.operators import Attrs, Band, Call, PointBlock, band_of, points_at_once
-from tempo_torch.operators.attention import BATCH, by_kernel, in_steps
+from tempo_torch.operators.attention import BATCH, NOTHING, by_kernel, in_steps
 from tempo_torch.operators.builder import Builder, Function, in_float32
 from tempo_torch.waits import told, waits
 
@@ -24,8 +24,6 @@ _MANY = 1024
 """How many points a block has on an accelerator, where the kernel itself goes in blocks."""
 _GREATEST = 1e38
 """Scores beyond it may overflow."""
-_NOTHING = 800
-"""What a score is below the greatest of its row whose weight is 0, in float64, too."""
 
 
 def _banded(call: Call, device: torch.device) -> Function:
@@ -99,7 +97,7 @@ class _BandedKernel:
         return (
             scores < _GREATEST
             and math.isfinite(_norm(v))
-            and not (attrs["masked"] and attrs["fill"] > -scores - _NOTHING)
+            and not (attrs["masked"] and attrs["fill"] > -scores - NOTHING)
         )
 
     def seen(self, block: PointBlock, device: torch.device) -> torch.Tensor | None:

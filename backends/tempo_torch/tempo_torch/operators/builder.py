@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -71,15 +70,6 @@ HALF = frozenset({"float16", "bfloat16"})
 """Sums and contractions of them are computed in float32 and rounded once."""
 
 HALVES = frozenset(TORCH_DTYPES[name] for name in HALF)
-
-_LARGE = 1 << 21
-"""Elements, 8 MB of float32. On the CPU as many are made another dtype at once, in memory that a thread keeps: what is
-new to the process costs a fault for each of its pages, and malloc gives back what was used. All keys and values of
-batch 8, 1,055 of 16 x 64 in bfloat16, made float32 at once take 24 ms, so 2.6."""
-_SMALL = 1 << 15
-"""Elements, 128 KB of float32, that malloc has at hand (mallopt(3), M_MMAP_THRESHOLD)."""
-_kept = threading.local()
-"""By dtype the memory of a thread, which it keeps: 8 MB of float32, 16 of float64."""
 
 UNSIGNED = frozenset({"uint16", "uint32", "uint64"})
 """Torch stores these and has few kernels for them, on CUDA fewer than on the CPU (`tempo_torch.simulated`)."""
@@ -169,26 +159,6 @@ def on_bits(operation: Operation) -> Builder:
         )
 
     return builder
-
-
-def widened(x: torch.Tensor, dtype: torch.dtype) -> Iterator[torch.Tensor]:
-    """`x` in `dtype`, on the CPU in parts along the axis before the last. A part is there until the next is asked for,
-    of this or of another tensor."""
-    if x.dtype == dtype or x.numel() <= _SMALL or x.device.type != "cpu":
-        yield x.to(dtype)
-        return
-    for part in x.split(max(1, _LARGE * x.shape[-2] // x.numel()), -2):
-        yield part.to(dtype) if part.numel() > _LARGE else _memory(part, dtype).copy_(part)
-
-
-def _memory(like: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """That of this thread, as `like` lies."""
-    held: torch.Tensor | None = getattr(_kept, str(dtype), None)
-    if held is None:
-        with torch.inference_mode(False):
-            held = torch.empty(_LARGE, dtype=dtype, device=like.device)
-        setattr(_kept, str(dtype), held)
-    return held.as_strided(like.shape, torch.empty_like(like, device="meta").stride())
 
 
 def in_float32(function: Function, call: Call) -> Function:

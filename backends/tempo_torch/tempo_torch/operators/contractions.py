@@ -22,7 +22,6 @@ from tempo_torch.operators.builder import (
     in_float32,
     is_unsigned,
     result_dtype,
-    widened,
 )
 from tempo_torch.operators.packing import (
     by_matrix,
@@ -35,6 +34,7 @@ from tempo_torch.operators.packing import (
     vector_by_matrix,
     vector_by_turned,
 )
+from tempo_torch.operators.widening import product
 
 # Elements of a matrix of lhs from which a batched product with a narrower rhs is made as its transpose, measured:
 # 1,024 x 64 by 64 x 1, eight of them, takes 430 us as it stands and 60 to 120 us turned.
@@ -54,10 +54,15 @@ def _dot(call: Call, device: torch.device) -> Function:
     axes = [tuple(call.attrs[name]) for name in ("lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch")]
     packs = may_be_packed(result_dtype(call), device)
     if call.result.dtype in HALF and device.type == "cpu":
-        if call.result.dtype == "bfloat16" and has_bfloat16():
+        if _multiplies(call.result.dtype):
             return _of_matrices(lhs, rhs, *axes, packs)
-        return _matrix_by_vector(call) or in_float32(contraction(lhs, rhs, *axes), call)
+        return _matrix_by_vector(call) or contraction(lhs, rhs, *axes, multiply=_of_halves)
     return contraction(lhs, rhs, *axes, packs)
+
+
+def _multiplies(dtype: str) -> bool:
+    """Whether the processor multiplies matrices of these halves."""
+    return dtype == "bfloat16" and has_bfloat16()
 
 
 def _of_matrices(
@@ -84,37 +89,29 @@ def _left(shape: Ints, contracted: Axes) -> Ints:
     return tuple(shape[axis] for axis in _without(len(shape), contracted))
 
 
-_FEW = 4  # rows up to which the kernel for int8 is faster than a copy as floats and a product of these
+_FEW = 4  # rows up to which torch's kernels for few bits are faster than a copy as floats and a product of these
 _STEP = 32  # a multiple of the kernel's steps along the width: it reads past the end where these do not divide it
 
 
 def _with_int8(call: Call, device: torch.device) -> Function:
     """Numbers that are stored in 8 bits: few rows of bfloat16 by a matrix, outputs first, are what torch has a kernel
     for, which reads the matrix as it is; else it is copied as floats for each product."""
-    dtype = result_dtype(call)
-    alike = replace(call, operands=tuple(replace(each, dtype=call.result.dtype) for each in call.operands))
-    multiply = _called(_dot(alike, device))
+    made, shapes = result_dtype(call), [operand.shape for operand in call.operands]
+    axes = [tuple(call.attrs[name]) for name in ("lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch")]
+    if device.type != "cpu":
+        multiply = _called(contraction(*shapes, *axes))
+        return lambda x, y: multiply(x.to(made), y.to(made))
     lhs, rhs = call.operands
     rows, width = prod(lhs.shape[:-1]), lhs.shape[-1] if lhs.shape else 0
-    plain = tuple(call.attrs["lhs_contract"]) == (len(lhs.shape) - 1,) and tuple(call.attrs["rhs_contract"]) == (1,)
-    is_matrix = not call.attrs["lhs_batch"] and len(rhs.shape) == 2 and rhs.dtype == "int8"
-    by_outputs = plain and is_matrix and device.type == "cpu"
-    if by_outputs and call.result.dtype not in HALF:
-
-        def in_parts(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            given = x.reshape(rows, width)
-            found = [torch.mm(given, part.mT) for part in widened(y, dtype)]
-            return torch.cat(found, 1).reshape(call.result.shape)
-
-        return in_parts
-    is_kernels = by_outputs and call.result.dtype == "bfloat16" and width % _STEP == 0 and 0 < rows <= _FEW
-    if not is_kernels:
-        return lambda x, y: multiply(x.to(dtype), y.to(dtype))
-    ones = torch.ones(rhs.shape[0], dtype=dtype, device=device)
+    is_plain = axes == [(len(lhs.shape) - 1,), (1,), (), ()] and len(rhs.shape) == 2 and rhs.dtype == "int8"
+    if not (is_plain and made is torch.bfloat16 and width % _STEP == 0 and 0 < rows <= _FEW):
+        dtype = torch.float32 if call.result.dtype in HALF and not _multiplies(call.result.dtype) else made
+        return contraction(*shapes, *axes, multiply=lambda x, y: product(x, y, dtype).to(made))
+    ones = torch.ones(rhs.shape[0], dtype=made)
 
     def by_kernel(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        made = torch._weight_int8pack_mm(_aligned(x.reshape(rows, width), 32), _aligned(y, 16), ones)
-        return made.reshape(call.result.shape)
+        found = torch._weight_int8pack_mm(_aligned(x.reshape(rows, width), 32), _aligned(y, 16), ones)
+        return found.reshape(call.result.shape)
 
     return by_kernel
 
@@ -123,6 +120,16 @@ def _aligned(x: torch.Tensor, to: int) -> torch.Tensor:
     """Contiguous, at an address that `to` divides, as the kernel's loads need it; a slice may begin at any."""
     x = x.contiguous()
     return x if x.data_ptr() % to == 0 else x.clone()
+
+
+def _of_halves(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Torch's own product of a matrix, outputs first, by few rows reads it as it is (4 rows by 3,584 x 1,024: 1.7 ms,
+    4 as floats). It takes twice as long for twice as many, and ten times as long where inputs lie first."""
+    if y.numel() < x.numel():
+        return _of_halves(y.mT, x.mT).mT
+    if x.ndim == 2 and len(x) <= _FEW and y.stride(0) == 1:
+        return torch.mm(x, y)
+    return product(x, y, torch.float32).to(x.dtype)
 
 
 def _matrix_by_vector(call: Call) -> Function | None:
@@ -156,28 +163,31 @@ def contraction(
     lhs_batch: Axes,
     rhs_batch: Axes,
     packs: bool = False,
+    multiply: Function | None = None,
 ) -> Function:
     """A function of two tensors of the shapes `lhs` and `rhs`; the axes of the result are batch, free lhs, free rhs.
 
-    `packs`: a matrix that stays may be laid out for oneDNN (`packing.py`).
+    `packs`: a matrix that stays may be laid out for oneDNN (`packing.py`). `multiply`: in place of `torch.matmul`.
     """
     lhs_free = _without(len(lhs), (*lhs_batch, *lhs_contract))
     rhs_free = _without(len(rhs), (*rhs_batch, *rhs_contract))
     shape = tuple(lhs[a] for a in (*lhs_batch, *lhs_free)) + tuple(rhs[a] for a in rhs_free)
     if not lhs_contract:
         return _product(lhs, rhs, (lhs_batch, lhs_free), (rhs_batch, rhs_free))
-    if not lhs_batch and len(lhs_contract) == 1 and len(lhs_free) <= 1 and len(rhs_free) <= 1:
+    is_simple = multiply is None and not lhs_batch and len(lhs_contract) == 1
+    if is_simple and len(lhs_free) <= 1 and len(rhs_free) <= 1:
         return _plain(lhs, rhs, lhs_contract[0], rhs_contract[0], packs)
-    if not lhs_batch and len(lhs_contract) == 1 and len(rhs) == 2:
+    if is_simple and len(rhs) == 2:
         return _by_matrix(lhs, rhs, lhs_contract[0], rhs_contract[0], packs)
     high, wide = prod(lhs[a] for a in lhs_free), prod(rhs[a] for a in rhs_free)
     turn = bool(lhs_batch) and high > wide and high * prod(lhs[a] for a in lhs_contract) >= _WORTH_TURNING
     left = _arranged(lhs, (lhs_batch, lhs_contract, lhs_free) if turn else (lhs_batch, lhs_free, lhs_contract))
     right = _arranged(rhs, (rhs_batch, rhs_free, rhs_contract) if turn else (rhs_batch, rhs_contract, rhs_free))
+    multiply = multiply or (torch.bmm if lhs_batch else torch.mm)
     if turn:
-        turned = _combine(torch.bmm, right, left)
+        turned = _combine(multiply, right, left)
         return lambda x, y: turned(y, x).mT.reshape(shape)
-    multiplied = _combine(torch.bmm if lhs_batch else torch.mm, left, right)
+    multiplied = _combine(multiply, left, right)
     batch = (prod(lhs[axis] for axis in lhs_batch),) if lhs_batch else ()
     return multiplied if (*batch, high, wide) == shape else lambda x, y: multiplied(x, y).reshape(shape)
 

@@ -1,0 +1,58 @@
+"""Products in a dtype of more bits than what is given has: of halves where a processor does not multiply them, int8."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import torch
+
+_LARGE = 1 << 20
+"""Elements, 4 MB of float32. On the CPU as many are made another dtype at once, in memory that a thread keeps: what is
+new to the process costs a fault for each of its pages, and malloc gives back what was used. All keys and values of
+batch 8, 1,055 of 16 x 64 in bfloat16, made float32 at once take 24 ms, so 2.6. A product then reads them from the
+cache: 32 rows by 32,000 x 1,024 take 39 ms so, 43 in parts twice as large, 58 in ones four times as large."""
+_SMALL = 1 << 15
+"""Elements, 128 KB of float32, that malloc has at hand (mallopt(3), M_MMAP_THRESHOLD)."""
+_kept = threading.local()
+"""By dtype the memory of a thread, which it keeps: 4 MB of float32, 8 of float64."""
+
+
+def product(x: torch.Tensor, y: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """`torch.matmul` of matrices, or of as many of them, in `dtype`; of sides of fewer bits the larger one in parts.
+
+    Parts follow each other in memory, so they may be sums of their own; not of halves, which would be rounded twice.
+    """
+    if x.dtype != dtype and (y.dtype == dtype or y.numel() < x.numel()):
+        return product(y.mT, x.mT, dtype).mT
+    x = x.to(dtype)
+    if y.stride(-2) < y.stride(-1) or dtype.itemsize < 4:
+        found = [torch.matmul(x, part.mT) for part in widened(y.mT, dtype)]
+        return found[0] if len(found) == 1 else torch.cat(found, -1)
+    made, at = None, 0
+    for part in widened(y, dtype):
+        count = part.shape[-2]
+        found = torch.matmul(x.narrow(-1, at, count), part)
+        made, at = found if made is None else made.add_(found), at + count
+    assert made is not None, "there is one part at least"
+    return made
+
+
+def widened(x: torch.Tensor, dtype: torch.dtype) -> Iterator[torch.Tensor]:
+    """`x` in `dtype`, on the CPU in parts along the axis before the last. A part is there until the next is asked for,
+    of this or of another tensor."""
+    if x.dtype == dtype or x.numel() <= _SMALL or x.device.type != "cpu":
+        yield x.to(dtype)
+        return
+    for part in x.split(max(1, _LARGE * x.shape[-2] // x.numel()), -2):
+        yield part.to(dtype) if part.numel() > _LARGE else _memory(part, dtype).copy_(part)
+
+
+def _memory(like: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """That of this thread, as `like` lies."""
+    held: torch.Tensor | None = getattr(_kept, str(dtype), None)
+    if held is None:
+        with torch.inference_mode(False):
+            held = torch.empty(_LARGE, dtype=dtype, device=like.device)
+        setattr(_kept, str(dtype), held)
+    return held.as_strided(like.shape, torch.empty_like(like, device="meta").stride())
