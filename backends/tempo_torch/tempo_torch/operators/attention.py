@@ -95,7 +95,7 @@ def _on_cpu(attrs: Attrs, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *ex
     if scores * v.shape[-1] and (k.numel() <= _FEW_KEYS or scores > max(_MANY_SCORES, k.numel())):
         given = [_batched(_wide(each)) for each in (q, k, v)]
         if q.shape[-1] == v.shape[-1] and all(each.stride(-1) == 1 for each in given):
-            added = _batched(_added(attrs, given[0], *extras)) if extras else None
+            added = _batched(_added(attrs, given[0].dtype, *extras)) if extras else None
             made, sums = _KERNEL(*given, attn_mask=added, scale=attrs["scale"])
             least, lowest = attrs["fill"] + NOTHING if attrs["masked"] else -inf, float(sums.amin())
             if lowest > 0 or (lowest > least and sums.all()):
@@ -103,10 +103,11 @@ def _on_cpu(attrs: Attrs, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *ex
     return in_steps(attrs, q, k, v, *extras)
 
 
-def _added(attrs: Attrs, like: torch.Tensor, *extras: torch.Tensor) -> torch.Tensor:
+def _added(attrs: Attrs, dtype: torch.dtype, *extras: torch.Tensor) -> torch.Tensor:
     """What is added to scores for a bias and a mask."""
-    bias = _wide(extras[0]) if attrs["biased"] else like.new_zeros(())
-    return torch.where(extras[-1], bias, -inf) if attrs["masked"] else bias
+    if not attrs["masked"]:
+        return _wide(extras[0])
+    return torch.where(extras[-1], _wide(extras[0]) if attrs["biased"] else 0.0, -inf).to(dtype)
 
 
 def _batched(x: torch.Tensor) -> torch.Tensor:
