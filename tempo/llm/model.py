@@ -115,6 +115,10 @@ class Model:
     def has_tokenizer(self) -> bool:
         return (self.stored.checkpoint.folder / "tokenizer.json").exists()
 
+    def _opened(self) -> Tokenizer | None:
+        """The tokenizer, where there is one. What is wrong with it is told before anything is computed."""
+        return self.tokenizer if self.has_tokenizer else None
+
     def weights_for(self, run: Any) -> Mapping[str, Any]:
         """The program's inputs, as the backend keeps them; all programs read them alike."""
         if not self._held:
@@ -208,7 +212,8 @@ class Model:
     def _generation(self, request: Request, made: list[int]) -> Generation:
         ended = next((at for at, token in enumerate(made) if token in request.ends), None)
         tokens = made if ended is None else made[: ended + 1]
-        text = self.tokenizer.decode(tokens) if self.has_tokenizer else None
+        tokenizer = self._opened()
+        text = None if tokenizer is None else tokenizer.decode(tokens)
         is_stopped = ended is not None or any(each in (text or "") for each in request.stop_strings)
         return Generation(text, tuple(tokens), "stop" if is_stopped else "length")
 
@@ -216,6 +221,7 @@ class Model:
         return Request.of(settings, self.stored.checkpoint.generation, self.family.vocabulary)
 
     def _call(self, request: Request, rows: Rows, seed: int) -> _GeneratorRun:
+        self._opened()
         longest = max(map(len, rows))
         length = bucket(longest)
         new = request.new(longest, self.family.positions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,18 @@ def test_a_batch_continues_as_each_prompt_alone(folder: Path, backend: str) -> N
         assert made.finish_reason == ("stop" if made.tokens[-1] in (7, 8) else "length")
         assert made.text == " ".join(f"w{token}" for token in made.tokens)
     assert model.generate(PROMPTS[1], max_new_tokens=NEW) == found[1:2]
+
+
+def test_the_tokenizer_of_another_model_is_told_before_anything_is_compiled(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    other = shutil.copytree(folder, tmp_path / "other")
+    words = {f"w{number}": number for number in range(VOCABULARY + 1)}
+    tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0")).save(str(other / "tokenizer.json"))
+    monkeypatch.setattr(tp, "compile", lambda *_, **__: pytest.fail("it is compiled"))
+    with pytest.raises(llm.CheckpointError, match=f"makes tokens up to {VOCABULARY}"):
+        llm.load(other, backend="numpy").generate(PROMPTS, max_new_tokens=NEW)
 
 
 @pytest.mark.slow
