@@ -301,8 +301,11 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+_TELLING = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+
+
 def machine() -> str:
-    """Cores, versions, and how busy it was."""
+    """Cores, what they multiply by (as Linux tells it), versions, and how busy it was."""
     found = [f"Python {platform.python_version()}"]
     for library in ("numpy", "jax", "torch"):
         try:
@@ -310,4 +313,7 @@ def machine() -> str:
         except PackageNotFoundError:
             continue
     load = f"load {os.getloadavg()[0]:.1f} at the end" if hasattr(os, "getloadavg") else "load unknown"
-    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {load}; {', '.join(found)}"
+    told = Path("/proc/cpuinfo")
+    flags = told.read_text().split() if told.exists() else ()
+    has = "".join(f" {each}" for each in _TELLING if each in flags)
+    return f"{platform.system()} {platform.machine()}{has}, {os.cpu_count()} cores, {load}; {', '.join(found)}"
