@@ -100,6 +100,19 @@ def test_what_a_mask_hides(fill: float, biased: bool, hidden: str, scores: float
         check(call, given, 7)
 
 
+@pytest.mark.parametrize("value", [1e38, np.inf])
+@pytest.mark.usefixtures("either_way")
+def test_the_greatest_values(value: float) -> None:
+    """Of equal weights, and of a weight that is denormal."""
+    call = called(8, biased=False)
+    arrays = [np.zeros(each.shape, each.dtype) for each in call.operands]
+    arrays[2][:] = value
+    check(call, arrays, 8)
+    if np.isinf(value):
+        arrays[0][:], arrays[1][0], arrays[2][1:] = 1, -46, 0
+        check(call, arrays, 8)
+
+
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("fill", [None, -1e30, -np.inf])
 def test_few_keys_and_many_scores_go_through_the_kernel(

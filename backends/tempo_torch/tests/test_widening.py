@@ -91,3 +91,33 @@ def test_int8_is_made_wider_in_parts(dtype: str, at_once: int, in_parts_of: InPa
     assert len(made) == 2 * -(-7 // at_once)
     for each, matrix in zip(found, matrices):
         torch.testing.assert_close(each, x @ matrix.to(x.dtype).T)
+
+
+def test_what_is_made_beside_a_product_lies_where_it_is_run() -> None:
+    axes = {"lhs_contract": (1,), "rhs_contract": (1,), "lhs_batch": (), "rhs_batch": ()}
+    operands = StaticType((2, 64), "bfloat16"), StaticType((8, 64), "int8")
+    with torch.device("meta"):
+        multiply = TABLE["dot"](Call("dot", axes, operands, StaticType((2, 8), "bfloat16")), CPU)
+    found = multiply(torch.ones(2, 64, dtype=torch.bfloat16), torch.ones(8, 64, dtype=torch.int8))
+    assert found.tolist() == [[64.0] * 8] * 2
+
+
+@pytest.mark.parametrize("dtypes", [("bfloat16", "bfloat16"), ("float32", "int8")])
+def test_products_lie_row_by_row(dtypes: tuple[str, str]) -> None:
+    """Whichever side is the larger one."""
+    axes = {"lhs_contract": (1,), "rhs_contract": (0,), "lhs_batch": (), "rhs_batch": ()}
+    for shape in [(300, 20), (20, 300)]:
+        x, y = (
+            torch.ones(shape[0], 16).to(TORCH_DTYPES[dtypes[0]]),
+            torch.ones(16, shape[1]).to(TORCH_DTYPES[dtypes[1]]),
+        )
+        operands = StaticType(tuple(x.shape), dtypes[0]), StaticType(tuple(y.shape), dtypes[1])
+        found = TABLE["dot"](Call("dot", axes, operands, StaticType(shape, dtypes[0])), CPU)(x, y)
+        assert found.is_contiguous()
+
+
+def test_memory_that_is_kept_is_nobodys_gradient(in_parts_of: InParts) -> None:
+    x, y = torch.ones(2, 8, dtype=torch.bfloat16), torch.ones(8, 10, dtype=torch.bfloat16)
+    with in_parts_of(20):
+        widening.product(x, y.clone().requires_grad_(), torch.float32)
+        assert not widening.product(x, y, torch.float32).requires_grad

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from math import inf
+from math import inf, isfinite
 from typing import Any
 
 import torch
@@ -33,8 +33,8 @@ BATCH = 2  # axes: with any other number the kernel takes a way that is no faste
 def _attention(call: Call, device: torch.device) -> Function:
     """`queries, keys, values[, bias][, mask], length`; see `tempo.sdg.composites.attention`.
 
-    On the CPU the kernel takes 0.5 of what steps do where keys are few (16 heads of 33 to 257, 64 wide, of one row),
-    or scores many (batch 8, 8 heads of 512 rows and keys); between these 0.9 to 1.7, by the processor.
+    On the CPU the kernel takes 0.5 to 1.0 of what steps do where keys are few (16 heads of 33 to 256, 64 wide, of one
+    row), or scores many (batch 8, 8 heads of 512 rows and keys); between these 0.9 to 1.7, by the processor.
     """
     attrs, on_cpu, is_half = call.attrs, device.type == "cpu", call.result.dtype in HALF
     steps = partial(in_steps, attrs)
@@ -89,7 +89,8 @@ def _on_cpu(attrs: Attrs, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *ex
 
     It also gives the log of the sum of each row's exponentials. That is 0 of a row whose scores are all -inf or NaN (of
     few keys), of which it makes 0, too; NaN where what a mask hides is not finite. Where it is far above the mask's
-    fill, what is hidden has no weight in either.
+    fill, what is hidden has no weight in either. It divides by the sum at the end, so that values of the greatest
+    numbers overflow; and weights below the least normal number are 0, which shows beside values that are as great.
     """
     scores = q.numel() // max(q.shape[-1], 1) * k.shape[-2]
     if scores * v.shape[-1] and (k.numel() <= _FEW_KEYS or scores > max(_MANY_SCORES, k.numel())):
@@ -98,7 +99,7 @@ def _on_cpu(attrs: Attrs, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *ex
             added = _batched(_added(attrs, given[0].dtype, *extras)) if extras else None
             made, sums = _KERNEL(*given, attn_mask=added, scale=attrs["scale"])
             least, lowest = attrs["fill"] + NOTHING if attrs["masked"] else -inf, float(sums.amin())
-            if lowest > 0 or (lowest > least and sums.all()):
+            if (lowest > 0 or (lowest > least and sums.all())) and isfinite(float(made.sum())):
                 return made.reshape(*q.shape[:-1], v.shape[-1]).to(q.dtype)
     return in_steps(attrs, q, k, v, *extras)
 

@@ -106,8 +106,8 @@ def _with_int8(call: Call, device: torch.device) -> Function:
     is_plain = axes == [(len(lhs.shape) - 1,), (1,), (), ()] and len(rhs.shape) == 2 and rhs.dtype == "int8"
     if not (is_plain and made is torch.bfloat16 and width % _STEP == 0 and 0 < rows <= _FEW):
         dtype = torch.float32 if call.result.dtype in HALF and not _multiplies(call.result.dtype) else made
-        return contraction(*shapes, *axes, multiply=lambda x, y: product(x, y, dtype).to(made))
-    ones = torch.ones(rhs.shape[0], dtype=made)
+        return contraction(*shapes, *axes, multiply=lambda x, y: _rounded(product(x, y, dtype), made))
+    ones = torch.ones(rhs.shape[0], dtype=made, device=device)
 
     def by_kernel(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         found = torch._weight_int8pack_mm(_aligned(x.reshape(rows, width), 32), _aligned(y, 16), ones)
@@ -125,11 +125,16 @@ def _aligned(x: torch.Tensor, to: int) -> torch.Tensor:
 def _of_halves(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Torch's own product of a matrix, outputs first, by few rows reads it as it is (4 rows by 3,584 x 1,024: 1.7 ms,
     4 as floats). It takes twice as long for twice as many, and ten times as long where inputs lie first."""
-    if y.numel() < x.numel():
-        return _of_halves(y.mT, x.mT).mT
     if x.ndim == 2 and len(x) <= _FEW and y.stride(0) == 1:
         return torch.mm(x, y)
-    return product(x, y, torch.float32).to(x.dtype)
+    if x.ndim == 2 and y.shape[1] <= _FEW and x.stride(1) == 1:
+        return _rounded(torch.mm(y.mT, x.mT).mT, x.dtype)
+    return _rounded(product(x, y, torch.float32), x.dtype)
+
+
+def _rounded(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Row by row: operators that follow take several times as long where one operand lies otherwise."""
+    return x.to(dtype, memory_format=torch.contiguous_format)
 
 
 def _matrix_by_vector(call: Call) -> Function | None:
@@ -167,7 +172,8 @@ def contraction(
 ) -> Function:
     """A function of two tensors of the shapes `lhs` and `rhs`; the axes of the result are batch, free lhs, free rhs.
 
-    `packs`: a matrix that stays may be laid out for oneDNN (`packing.py`). `multiply`: in place of `torch.matmul`.
+    `packs`: a matrix that stays may be laid out for oneDNN (`packing.py`). `multiply`: all that is contracted is
+    so by it, in place of `torch.mm` and `torch.bmm`.
     """
     lhs_free = _without(len(lhs), (*lhs_batch, *lhs_contract))
     rhs_free = _without(len(rhs), (*rhs_batch, *rhs_contract))

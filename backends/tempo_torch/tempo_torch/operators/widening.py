@@ -45,7 +45,7 @@ def widened(x: torch.Tensor, dtype: torch.dtype) -> Iterator[torch.Tensor]:
         yield x.to(dtype)
         return
     for part in x.split(max(1, _LARGE * x.shape[-2] // x.numel()), -2):
-        yield part.to(dtype) if part.numel() > _LARGE else _memory(part, dtype).copy_(part)
+        yield part.to(dtype) if part.numel() > _LARGE else _memory(part, dtype).copy_(part.detach())
 
 
 def _memory(like: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
