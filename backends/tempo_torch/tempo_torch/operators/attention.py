@@ -20,7 +20,6 @@ _MANY_SCORES = 1 << 21
 """Elements, 8 MB of float32, that steps would hold twice."""
 _FEW_KEYS = 1 << 18
 """Elements, up to which one call of the kernel costs less than those of the steps."""
-
 _HIDING = -1e4
 """A fill from which down a mask is taken for one that hides."""
 NOTHING = 800
@@ -38,8 +37,8 @@ def _attention(call: Call, device: torch.device) -> Function:
     """
     attrs, on_cpu, is_half = call.attrs, device.type == "cpu", call.result.dtype in HALF
     steps = partial(in_steps, attrs)
-    has_mask = not attrs["masked"] or (on_cpu and attrs["fill"] <= _HIDING)
-    is_for_kernel = has_mask and len(call.result.shape) <= BATCH + 2
+    hides_as_kernel = not attrs["masked"] or (on_cpu and attrs["fill"] <= _HIDING)
+    is_for_kernel = hides_as_kernel and len(call.result.shape) <= BATCH + 2
     attend = partial(_on_cpu if on_cpu else by_kernel, attrs) if is_for_kernel else steps
     key_axes, value_axes = tuple(attrs["key_axes"]), tuple(attrs["value_axes"])
     cut_keys, cut_values = key_axes[-2], value_axes[-2]

@@ -51,13 +51,18 @@ def _dot(call: Call, device: torch.device) -> Function:
     if any(operand.dtype != call.result.dtype for operand in call.operands):
         return _with_int8(call, device)
     lhs, rhs = (operand.shape for operand in call.operands)
-    axes = [tuple(call.attrs[name]) for name in ("lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch")]
+    axes = _axes(call)
     packs = may_be_packed(result_dtype(call), device)
     if call.result.dtype in HALF and device.type == "cpu":
         if _multiplies(call.result.dtype):
             return _of_matrices(lhs, rhs, *axes, packs)
         return _matrix_by_vector(call) or contraction(lhs, rhs, *axes, multiply=_of_halves)
     return contraction(lhs, rhs, *axes, packs)
+
+
+def _axes(call: Call) -> list[Axes]:
+    """As `contraction` takes them."""
+    return [tuple(call.attrs[name]) for name in ("lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch")]
 
 
 def _multiplies(dtype: str) -> bool:
@@ -97,7 +102,7 @@ def _with_int8(call: Call, device: torch.device) -> Function:
     """Numbers that are stored in 8 bits: few rows of bfloat16 by a matrix, outputs first, are what torch has a kernel
     for, which reads the matrix as it is; else it is copied as floats for each product."""
     made, shapes = result_dtype(call), [operand.shape for operand in call.operands]
-    axes = [tuple(call.attrs[name]) for name in ("lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch")]
+    axes = _axes(call)
     if device.type != "cpu":
         multiply = _called(contraction(*shapes, *axes))
         return lambda x, y: multiply(x.to(made), y.to(made))

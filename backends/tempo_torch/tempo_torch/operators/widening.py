@@ -26,7 +26,8 @@ def product(x: torch.Tensor, y: torch.Tensor, dtype: torch.dtype) -> torch.Tenso
     if x.dtype != dtype and (y.dtype == dtype or y.numel() < x.numel()):
         return product(y.mT, x.mT, dtype).mT
     x = x.to(dtype)
-    if y.stride(-2) < y.stride(-1) or dtype.itemsize < 4:
+    lies_by_columns, is_half = y.stride(-2) < y.stride(-1), dtype.itemsize < 4
+    if lies_by_columns or is_half:
         found = [torch.matmul(x, part.mT) for part in widened(y.mT, dtype)]
         return found[0] if len(found) == 1 else torch.cat(found, -1)
     made, at = None, 0
