@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import pytest
 import torch
@@ -17,9 +18,9 @@ def in_parts_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], AbstractCont
     def in_parts(elements: int) -> Iterator[list[torch.Tensor]]:
         found, memory = [], widening._memory
 
-        def noted(like: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        def noted(like: torch.Tensor, *more: Any) -> torch.Tensor:
             found.append(like)
-            return memory(like, dtype)
+            return memory(like, *more)
 
         with monkeypatch.context() as patch:
             for name, value in {"_LARGE": elements, "_SMALL": 0, "_kept": threading.local(), "_memory": noted}.items():

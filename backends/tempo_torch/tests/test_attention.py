@@ -36,14 +36,10 @@ def drawn(call: Call) -> list[Any]:
     return [draw.normal(size=each.shape).astype(each.dtype) for each in call.operands]
 
 
-def in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "_FEW_KEYS", 0)
-
-
 @pytest.fixture(params=[True, False], ids=["by torch's kernel", "in steps"])
 def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not request.param:
-        in_steps(monkeypatch)
+    if request.param:
+        monkeypatch.setattr(attention, "_lie_as_one", lambda matrices: False)
 
 
 def check(call: Call, arrays: list[Any], length: int) -> None:
@@ -113,30 +109,96 @@ def test_the_greatest_values(value: float) -> None:
         check(call, arrays, 8)
 
 
-@pytest.mark.parametrize("many", [False, True])
+def of_texts(dtype: str = "float32", shared: bool = False, apart: bool = True) -> Call:
+    """3 of them, of 4 heads: 9 keys that lie as they were made, point by point with all heads of one beside each other,
+    or head by head; what a mask hides is of each text, or of all."""
+    shape, axes = ((3, 9, 4, 8), (0, 2, 1, 3)) if apart else ((3, 4, 9, 8), (0, 1, 2, 3))
+    queries, keys = StaticType((3, 4, 2, 8), dtype), StaticType(shape, dtype)
+    mask = StaticType((1 if shared else 3, 1, 2, 9), "bool")
+    attrs = {"key_axes": axes, "value_axes": axes, "scale": 0.5, "masked": True, "fill": -1e30, "biased": False}
+    return Call("attention", {**attrs, "length": var(Symbol("t", "dim"))}, (queries, keys, keys, mask), queries)
+
+
+def drawn_for_texts(call: Call) -> list[Any]:
+    *arrays, mask = drawn(call)
+    mask = np.random.default_rng(1).random(mask.shape) > 0.3
+    mask[..., 0] = True
+    return [*arrays, mask]
+
+
+def never_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "in_steps", lambda *given: pytest.fail("it went in steps"))
+
+
 @pytest.mark.parametrize("fill", [None, -1e30, -np.inf])
-def test_few_keys_and_many_scores_go_through_the_kernel(
-    many: bool, fill: float | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_scores_go_through_the_kernel(fill: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     call = called(7, biased=True, rows=60, fill=fill)
     *arrays, last = drawn(call)
-    if many:
-        monkeypatch.setattr(attention, "_FEW_KEYS", 0)
-        monkeypatch.setattr(attention, "_MANY_SCORES", 0)
+    monkeypatch.setattr(attention, "_MANY_SCORES", 0)
     if fill is not None:
         last[:, 0] = True
-    monkeypatch.setattr(attention, "in_steps", lambda *given: pytest.fail("it went in steps"))
+    never_in_steps(monkeypatch)
     check(call, [*arrays, last], 7)
+
+
+def test_keys_that_a_product_would_copy_go_through_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    never_in_steps(monkeypatch)
+    call = of_texts()
+    check(call, drawn_for_texts(call), 9)
+    check(call, drawn_for_texts(call), 7)
+    together = of_texts(apart=False)
+    with pytest.raises(pytest.fail.Exception, match="in steps"):
+        check(together, drawn_for_texts(together), 9)
+
+
+def test_keys_of_one_text_are_not_copied() -> None:
+    of_heads = torch.zeros(9, 4, 8).transpose(0, 1)
+    assert attention._lie_as_one(of_heads)
+    assert attention._lie_as_one(of_heads[None])
+    assert attention._lie_as_one(torch.zeros(3, 9, 1, 8).transpose(1, 2))
+    assert not attention._lie_as_one(torch.zeros(3, 9, 4, 8).transpose(1, 2))
+    assert not attention._lie_as_one(torch.zeros(3, 4, 9, 8)[:, :2])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    ("elements", "made"), [(9 * 4 * 8 * 3, 1), (9 * 4 * 8 * 2, 2), (9 * 4 * 8, 3), (9 * 8 * 3, 6), (9 * 8, 12), (8, 0)]
+)
+def test_halves_are_made_float32_text_by_text_and_head_by_head(
+    dtype: str, shared: bool, elements: int, made: int, in_parts_of: InParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For torch's kernel, in memory for `elements` of keys and as many of values; where a head has more, in new one."""
+    call = of_texts(dtype, shared)
+    *given, mask = drawn_for_texts(call)
+    halves = [from_host(each.astype(np.float32), CPU).to(TORCH_DTYPES[dtype]) for each in given]
+    wanted = TABLE["attention"](of_texts(shared=shared), CPU)(*(x.float() for x in halves), torch.from_numpy(mask), 9)
+    never_in_steps(monkeypatch)
+    with in_parts_of(2 * elements) as parts:
+        found = TABLE["attention"](call, CPU)(*halves, torch.from_numpy(mask), 9)
+    assert len(parts) == 2 * made
+    assert found.dtype == TORCH_DTYPES[dtype]
+    torch.testing.assert_close(found, wanted.to(found.dtype))
+
+
+@pytest.mark.parametrize("text", [0, 2])
+def test_one_text_that_is_not_finite_sends_all_in_steps(text: int, in_parts_of: InParts) -> None:
+    call = of_texts("bfloat16")
+    *arrays, mask = drawn_for_texts(call)
+    arrays[1][text, 0] = np.nan
+    halves = [from_host(each.astype(np.float32), CPU).bfloat16() for each in arrays]
+    with in_parts_of(2 * 9 * 4 * 8):
+        found = TABLE["attention"](call, CPU)(*halves, torch.from_numpy(mask), 9)
+    for each in range(3):
+        assert bool(found[each].isnan().all()) == (each == text)
+        assert bool(found[each].isfinite().all()) == (each != text)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("at_once", [1, 3, 4, 7, 8])
-def test_halves_are_made_float32_in_parts(
-    dtype: str, at_once: int, in_parts_of: InParts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_halves_are_made_float32_in_parts(dtype: str, at_once: int, in_parts_of: InParts) -> None:
     call = called(7, biased=True, rows=2, dtype=dtype)
     arrays = [from_host(each.astype(np.float32), CPU).to(TORCH_DTYPES[dtype]) for each in drawn(call)]
-    in_steps(monkeypatch)
     whole = TABLE["attention"](call, CPU)(*arrays, 7)
     with in_parts_of(4 * at_once) as made:
         parts = TABLE["attention"](call, CPU)(*arrays, 7)

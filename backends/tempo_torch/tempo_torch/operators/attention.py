@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from math import inf, isfinite
+from itertools import pairwise
+from math import inf, isfinite, prod
 from typing import Any
 
 import torch
@@ -14,12 +15,10 @@ from torch.nn.functional import scaled_dot_product_attention
 from tempo.backends.operators import Attrs, Call
 from tempo_torch.moving import Moving
 from tempo_torch.operators.builder import HALF, HALVES, Builder, Function, Operation
-from tempo_torch.operators.widening import product
+from tempo_torch.operators.widening import pair, pairs_at_once, product
 
 _MANY_SCORES = 1 << 21
 """Elements, 8 MB of float32, that steps would hold twice."""
-_FEW_KEYS = 1 << 18
-"""Elements, up to which one call of the kernel costs less than those of the steps."""
 _HIDING = -1e4
 """A fill from which down a mask is taken for one that hides."""
 NOTHING = 800
@@ -32,14 +31,16 @@ BATCH = 2  # axes: with any other number the kernel takes a way that is no faste
 def _attention(call: Call, device: torch.device) -> Function:
     """`queries, keys, values[, bias][, mask], length`; see `tempo.sdg.composites.attention`.
 
-    On the CPU the kernel takes 0.5 to 1.0 of what steps do where keys are few (16 heads of 33 to 256, 64 wide, of one
-    row), or scores many (batch 8, 8 heads of 512 rows and keys); between these 0.9 to 1.7, by the processor.
+    On the CPU the kernel takes 0.1 to 0.7 of what steps do where these copy keys (`_lie_as_one`), or scores are many
+    (16 heads of 256 rows and 2,047 keys: 0.5 to 0.8); else 0.9 to 1.6, most where both are few (a row and 33 keys).
     """
     attrs, on_cpu, is_half = call.attrs, device.type == "cpu", call.result.dtype in HALF
-    steps = partial(in_steps, attrs)
+    steps: Function = partial(in_steps, attrs)
     hides_as_kernel = not attrs["masked"] or (on_cpu and attrs["fill"] <= _HIDING)
     is_for_kernel = hides_as_kernel and len(call.result.shape) <= BATCH + 2
-    attend = partial(_on_cpu if on_cpu else by_kernel, attrs) if is_for_kernel else steps
+    attend = steps
+    if is_for_kernel:
+        attend = _on_cpu(call) if on_cpu else partial(by_kernel, attrs)
     key_axes, value_axes = tuple(attrs["key_axes"]), tuple(attrs["value_axes"])
     cut_keys, cut_values = key_axes[-2], value_axes[-2]
     size = call.operands[1].shape[cut_keys]
@@ -83,24 +84,59 @@ def by_kernel(
     return made.reshape(*q.shape[:-1], v.shape[-1])
 
 
-def _on_cpu(attrs: Attrs, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *extras: torch.Tensor) -> torch.Tensor:
-    """By torch's kernel where that is faster, and gives what the steps do.
+def _on_cpu(call: Call) -> Function:
+    """By torch's kernel where that is faster, and gives what the steps do."""
+    attrs, (*batch, rows, width), *_ = call.attrs, *(operand.shape for operand in call.operands)
+    of_each, lie_as_one = prod(batch) * rows, sum(size > 1 for size in batch) < 2
+    is_kernels = call.result.shape[-1] == width
 
-    It also gives the log of the sum of each row's exponentials. That is 0 of a row whose scores are all -inf or NaN (of
-    few keys), of which it makes 0, too; NaN where what a mask hides is not finite. Where it is far above the mask's
-    fill, what is hidden has no weight in either. It divides by the sum at the end, so that values of the greatest
+    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *extras: torch.Tensor) -> torch.Tensor:
+        scores = of_each * k.shape[-2]
+        are_many = scores > _MANY_SCORES and scores > k.numel() // 4
+        is_faster = are_many or not (lie_as_one or (_lie_as_one(k) and _lie_as_one(v)))
+        if is_faster and is_kernels and scores and q.stride(-1) == k.stride(-1) == v.stride(-1) == 1:
+            return _by_kernel_as_in_steps(attrs, q, k, v, *extras)
+        return in_steps(attrs, q, k, v, *extras)
+
+    return attend
+
+
+def _by_kernel_as_in_steps(
+    attrs: Attrs, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *extras: torch.Tensor
+) -> torch.Tensor:
+    """Halves in float32, some at once.
+
+    The kernel gives the log of the sum of each row's exponentials, too. That is 0 of a row whose scores are all -inf or
+    NaN (of few keys), of which it makes 0, too; NaN where what a mask hides is not finite. Where it is far above the
+    mask's fill, what is hidden has no weight in either. It divides by the sum at the end: values of the greatest
     numbers overflow; and weights below the least normal number are 0, which shows beside values that are as great.
     """
-    scores = q.numel() // max(q.shape[-1], 1) * k.shape[-2]
-    if scores * v.shape[-1] and (k.numel() <= _FEW_KEYS or scores > max(_MANY_SCORES, k.numel())):
-        given = [_batched(_wide(each)) for each in (q, k, v)]
-        if q.shape[-1] == v.shape[-1] and all(each.stride(-1) == 1 for each in given):
-            added = _batched(_added(attrs, given[0].dtype, *extras)) if extras else None
-            made, sums = _KERNEL(*given, attn_mask=added, scale=attrs["scale"])
-            least, lowest = attrs["fill"] + NOTHING if attrs["masked"] else -inf, float(sums.amin())
-            if (lowest > 0 or (lowest > least and sums.all())) and isfinite(float(made.sum())):
-                return made.reshape(*q.shape[:-1], v.shape[-1]).to(q.dtype)
-    return in_steps(attrs, q, k, v, *extras)
+    queries, keys, values = (_batched(x) for x in (q, k, v))
+    wide = torch.float32 if q.dtype in HALVES else q.dtype
+    added = [_batched(_added(attrs, wide, *extras)).expand(*queries.shape[:2], -1, -1)] if extras else []
+    least = attrs["fill"] + NOTHING if attrs["masked"] else -inf
+    found, counts = torch.empty_like(queries), pairs_at_once(keys, values, wide)
+    for into, query, key, value, *mask in zip(*(_parts(x, counts) for x in (found, queries, keys, values, *added))):
+        given = (query.to(wide), *pair(key, value, wide))
+        made, sums = _KERNEL(*given, attn_mask=mask[0] if mask else None, scale=attrs["scale"])
+        lowest = float(sums.amin())
+        if not ((lowest > 0 or (lowest > least and sums.all())) and isfinite(float(made.sum()))):
+            return in_steps(attrs, q, k, v, *extras)
+        if made.shape == found.shape:
+            return made.reshape(q.shape).to(q.dtype)
+        into.copy_(made)
+    return found.reshape(q.shape)
+
+
+def _lie_as_one(matrices: torch.Tensor) -> bool:
+    """Whether they lie at one distance from each other. Torch's batched product copies what does not: of 8 texts, keys
+    and values at each of 2,047 points of 16 x 64, 92 ms, 7 by its kernel."""
+    outer = [each for each in zip(matrices.shape[:-2], matrices.stride()) if each[0] != 1]
+    return all(step == below * count for (_, step), (count, below) in pairwise(outer))
+
+
+def _parts(x: torch.Tensor, counts: tuple[int, int]) -> list[torch.Tensor]:
+    return [part for some in x.split(counts[0]) for part in some.split(counts[1], 1)]
 
 
 def _added(attrs: Attrs, dtype: torch.dtype, *extras: torch.Tensor) -> torch.Tensor:

@@ -12,8 +12,8 @@ _LARGE = 1 << 20
 new to the process costs a fault for each of its pages, and malloc gives back what was used. All keys and values of
 batch 8, 1,055 of 16 x 64 in bfloat16, made float32 at once take 24 ms, so 2.6. A product then reads them from the
 cache: 32 rows by 32,000 x 1,024 take 39 ms so, 43 in parts twice as large, 58 in ones four times as large."""
-_SMALL = 1 << 15
-"""Elements, 128 KB of float32, that malloc has at hand (mallopt(3), M_MMAP_THRESHOLD)."""
+_SMALL = 1 << 17
+"""Elements, 512 KB of float32, that malloc has at hand once as many were given back (mallopt(3), M_MMAP_THRESHOLD)."""
 _kept = threading.local()
 """By dtype the memory of a thread, which it keeps: 4 MB of float32, 8 of float64."""
 
@@ -25,6 +25,8 @@ def product(x: torch.Tensor, y: torch.Tensor, dtype: torch.dtype) -> torch.Tenso
     """
     if x.dtype != dtype and (y.dtype == dtype or y.numel() < x.numel()):
         return product(y.mT, x.mT, dtype).mT
+    if _is_at_hand(y, dtype):
+        return torch.matmul(x.to(dtype), y.to(dtype))
     x = x.to(dtype)
     lies_by_columns, is_half = y.stride(-2) < y.stride(-1), dtype.itemsize < 4
     if lies_by_columns or is_half:
@@ -42,18 +44,38 @@ def product(x: torch.Tensor, y: torch.Tensor, dtype: torch.dtype) -> torch.Tenso
 def widened(x: torch.Tensor, dtype: torch.dtype) -> Iterator[torch.Tensor]:
     """`x` in `dtype`, on the CPU in parts along the axis before the last. A part is there until the next is asked for,
     of this or of another tensor."""
-    if x.dtype == dtype or x.numel() <= _SMALL or x.device.type != "cpu":
+    if _is_at_hand(x, dtype):
         yield x.to(dtype)
         return
     for part in x.split(max(1, _LARGE * x.shape[-2] // x.numel()), -2):
         yield part.to(dtype) if part.numel() > _LARGE else _memory(part, dtype).copy_(part.detach())
 
 
-def _memory(like: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """That of this thread, as `like` lies."""
+def _is_at_hand(x: torch.Tensor, dtype: torch.dtype) -> bool:
+    return x.dtype == dtype or x.numel() <= _SMALL or x.device.type != "cpu"
+
+
+def pairs_at_once(x: torch.Tensor, y: torch.Tensor, dtype: torch.dtype) -> tuple[int, int]:
+    """How many along the first and the second axis of both `pair` makes wider in memory that a thread keeps."""
+    size = max(x.numel(), y.numel())
+    if _is_at_hand(x, dtype) or size <= _LARGE // 2:
+        return x.shape[0], x.shape[1]
+    one = size // x.shape[0]
+    return max(1, _LARGE // 2 // one), min(x.shape[1], max(1, x.shape[1] * (_LARGE // 2) // one))
+
+
+def pair(x: torch.Tensor, y: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both in `dtype`, there until the next are asked for."""
+    if _is_at_hand(x, dtype) or max(x.numel(), y.numel()) > _LARGE // 2:
+        return x.to(dtype), y.to(dtype)
+    return _memory(x, dtype).copy_(x.detach()), _memory(y, dtype, _LARGE // 2).copy_(y.detach())
+
+
+def _memory(like: torch.Tensor, dtype: torch.dtype, start: int = 0) -> torch.Tensor:
+    """That of this thread from an element on, as `like` lies."""
     held: torch.Tensor | None = getattr(_kept, str(dtype), None)
     if held is None:
         with torch.inference_mode(False):
             held = torch.empty(_LARGE, dtype=dtype, device=like.device)
         setattr(_kept, str(dtype), held)
-    return held.as_strided(like.shape, torch.empty_like(like, device="meta").stride())
+    return held.as_strided(like.shape, torch.empty_like(like, device="meta").stride(), start)
