@@ -221,6 +221,22 @@ def vector_by_turned(vector: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor
     return vector_by_matrix(0)(vector, matrix) if type(matrix) is PackedMatrix else torch.mv(matrix, vector)
 
 
+@cache
+def row_by_matrix(contracted: int) -> Function:
+    """A vector, which torch takes as a matrix of one row: of bfloat16 that is what the processor multiplies."""
+
+    def multiplied(row: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+        if type(matrix) is PackedMatrix:
+            return by_matrix(contracted)(row[None], matrix)[0]
+        return torch.matmul(row, matrix.t() if contracted else matrix)
+
+    return multiplied
+
+
+def row_by_prepared(row: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    return _by_packed(row, matrix) if matrix.is_mkldnn else torch.matmul(row, matrix)
+
+
 def _by_packed(rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
     made: torch.Tensor = torch.ops.mkldnn._linear_pointwise(rows, matrix, None, "none", [], "")
     return made
