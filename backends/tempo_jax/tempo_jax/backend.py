@@ -32,14 +32,12 @@ from tempo.backends.tracing import Tracer
 from tempo.errors import UnsupportedError
 from tempo.plugins import BackendPlugin
 from tempo_jax import access
-from tempo_jax.compile_options import compile_options
-from tempo_jax.executables import Calls, Meter, Scope
+from tempo_jax.executables import Calls, Identity, Meter, Scope, compile_options
 from tempo_jax.jitted import JittedSegment
 from tempo_jax.mesh import DeviceMesh, on_one_device, whole
 from tempo_jax.operators import IN_PARTS, OPERATORS
 from tempo_jax.plugin import PLUGIN
 from tempo_jax.precision import is_wide, x64, x64_for
-from tempo_jax.recall import Identity
 from tempo_jax.stretches import SplitLoops
 
 Array = Any

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jax
 import pytest
-from tempo_jax import cache
+from tempo_jax.executables import cache
 
 from tempo import caches
 from tempo.conformance.target import typical

@@ -11,8 +11,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from tempo_jax import executables, tracer
+from tempo_jax import tracer
 from tempo_jax.backend import JaxBackend
+from tempo_jax.executables import function
 from tempo_jax.scopes import Scopes
 
 import tempo as tp
@@ -97,14 +98,14 @@ def test_executables_from_the_cache_are_of_the_program_that_runs(
 ) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     found: list[bool] = []
-    look = executables.recalled
+    look = function.recalled
 
     def looked(*arguments: Any) -> Any:
         made = look(*arguments)
         found.append(made is not None)
         return made
 
-    monkeypatch.setattr(executables, "recalled", looked)
+    monkeypatch.setattr(function, "recalled", looked)
     for program in (uneven(), elsewhere()):
         run = tp.compile(program, "jax")
         with run.profile(tmp_path / "trace.json") as profile:

@@ -14,9 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tempo_jax import recall
 from tempo_jax.backend import JaxBackend
-from tempo_jax.executables import Calls, JittedFunction, Meter
+from tempo_jax.executables import Calls, JittedFunction, Meter, recall
 
 import tempo as tp
 from tempo.backends import SegmentRequest

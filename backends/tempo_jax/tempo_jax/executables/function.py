@@ -16,9 +16,9 @@ import numpy as np
 
 from tempo.backends import Submit
 from tempo.waiting import waiting
-from tempo_jax import cache, malloc
 from tempo_jax.checks import ErrorWord
-from tempo_jax.recall import Identity, is_seen_through, is_watched, keep, kinds_of, may_be_kept, recalled
+from tempo_jax.executables import cache, malloc
+from tempo_jax.executables.recall import Identity, is_seen_through, is_watched, keep, kinds_of, may_be_kept, recalled
 
 Array = Any
 Scope = Callable[[], AbstractContextManager[Any]]

@@ -2,8 +2,8 @@
 lowered, which takes longer than all else in a second process.
 
 A file is named after all that an executable follows from: the loops, the function that is made of them, the arguments,
-JAX's settings, and the sources of Tempo; the folder (`tempo_jax.cache`) after versions, machine and XLA's flags. ccache
-calls this its direct mode. What cannot be told so (a program with functions in it, a mesh) goes through JAX's cache. An
+JAX's settings, and the sources of Tempo; the folder (`cache.py`) after versions, machine and XLA's flags. ccache calls
+this its direct mode. What cannot be told so (a program with functions in it, a mesh) goes through JAX's cache. An
 executable goes through one of them: XLA does not write out all of one that it has read.
 """
 
@@ -22,7 +22,7 @@ from jax.experimental import serialize_executable
 from tempo.backends import SegmentRequest
 from tempo.caches import digest, read, stamps, write
 from tempo.logs import say
-from tempo_jax import cache
+from tempo_jax.executables import cache
 
 _FORMAT = "recalled 2"
 _OF_CACHES = ("jax_compilation_cache_", "jax_persistent_cache_", "jax_enable_compilation_cache")

@@ -111,8 +111,8 @@ def off_since() -> Callable[[], bool]:
 
 
 def own_folder() -> Path | None:
-    """Where what the backend finds by itself lies (`tempo_jax.recall`); None where the user has JAX's cache for that,
-    or none at all."""
+    """Where what the backend finds by itself lies (`recall`); None where the user has JAX's cache for that, or none at
+    all."""
     return None if _SWITCH.is_theirs else _own()
 
 
