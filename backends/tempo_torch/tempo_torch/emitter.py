@@ -74,6 +74,16 @@ def window(places: tuple[tuple[int, int] | None, ...]) -> Callable[[torch.Tensor
     return part
 
 
+@cache
+def rows_of(part: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], Any]:
+    """What gives that part of row i at `[i]`."""
+
+    def part_rows(tensor: torch.Tensor | ByPoint) -> Any:
+        return tuple(map(part, tensor)) if len(tensor) <= _MANY else _Prepared(tensor, lambda row, _: part(row))
+
+    return part_rows
+
+
 @dataclass(frozen=True)
 class _Prepared:
     """What is made of each row when it is looked at."""
@@ -326,31 +336,38 @@ class TorchEmitter(ScalarEmitter):
             return self._partial(read, buffer, self._hoist(buffer.id, elements))
         if (view := self._steady(read)) is not None:
             return view
-        if not self._has_rows(read):
+        places = self._places_in_rows(read)
+        if places is None:
             return super().read(read, array)
-        return self._row(read, self._hoist(read.buffer, rows))
+        return self._row(read, self._hoist(read.buffer, rows_of(window(places)) if any(places) else rows))
 
     def _steady(self, read: Read) -> ast.expr | None:
         """The view of a part that is the same in all of a loop, made before it; None where it varies."""
-        if not self._shows_one_array(read):
-            return None
+        places = self._places(read, 0) if self._shows_one_array(read) else None
+        return self._hoist(read.buffer, window(places)) if places is not None and any(places) else None
+
+    def _places_in_rows(self, read: Read) -> tuple[tuple[int, int] | None, ...] | None:
+        return self._places(read, 1) if read in self._flow.repeated else None
+
+    def _places(self, read: Read, first: int) -> tuple[tuple[int, int] | None, ...] | None:
+        """From where to where a read goes along the axes from the `first` on, None where along all of one; None for
+        all where this is not the same everywhere in a loop."""
         places: list[tuple[int, int] | None] = []
-        for axis, entry in zip(self._buffer(read.buffer).axes, read.index):
-            if not isinstance(entry, WindowIndex) or not entry.exact or not entry.start.is_const:
+        for axis, entry in zip(self._buffer(read.buffer).axes[first:], read.index[first:]):
+            if not isinstance(entry, WindowIndex):
                 return None
-            start, whole = entry.start.as_int(), self._is_whole(axis, entry)
-            places.append(None if whole else (start, start + self._resolve(entry.extent)))
-        return self._hoist(read.buffer, window(tuple(places))) if any(places) else None
+            if self._is_whole(axis, entry):
+                places.append(None)
+                continue
+            if not entry.exact or not entry.start.is_const:
+                return None
+            start = entry.start.as_int()
+            places.append((start, start + self._resolve(entry.extent)))
+        return tuple(places)
 
     def _shows_one_array(self, read: Read) -> bool:
         """Whether it is in a loop, in all of which its buffer is the same array, of which a view will do."""
         return not read.fresh and read in self._flow.looped and read.buffer not in self._flow.replaced
-
-    def _has_rows(self, read: Read) -> bool:
-        if read not in self._flow.repeated:
-            return False
-        others = zip(self._buffer(read.buffer).axes[1:], read.index[1:])
-        return all(isinstance(entry, WindowIndex) and self._is_whole(axis, entry) for axis, entry in others)
 
     def _row(self, read: Read, made: ast.expr) -> ast.expr:
         return ast.Subscript(made, self._expr(read.index[0].index), ast.Load())  # type: ignore[union-attr]
@@ -358,7 +375,8 @@ class TorchEmitter(ScalarEmitter):
     def _prepared(self, name: str, ahead: Ahead) -> ast.expr | None:
         """What is made of a matrix that a loop reads, before the loop; None where it varies."""
         read = self._reads.get(name) if name in self._held else None
-        if read is not None and read in self._flow.looped and not read.fresh and self._has_rows(read):
+        places = None if read is None or read.fresh or read not in self._flow.looped else self._places_in_rows(read)
+        if read is not None and places is not None and not any(places):
             self._held.pop(name)
             self._uses[read.buffer, rows] -= 1
             return self._row(read, self._hoist_ahead(read.buffer, of_rows(ahead.prepare), ahead))

@@ -152,6 +152,20 @@ def test_rows_that_an_outer_loop_reads_again_are_views_made_once(many: int, monk
     check(layered(), w=DRAW.normal(size=(4, 3, 3)), scale=DRAW.normal(size=(4, 3)), x=DRAW.normal(size=(3, 3)))
 
 
+@pytest.mark.parametrize("many", [1024, 2])
+def test_parts_of_rows_that_an_outer_loop_reads_again_are_views_made_once(many: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(emitter, "_MANY", many)
+    with tp.Program() as program:
+        t, layer, n = tp.dims("t l n")
+        x, table = tp.input("x", shape=(4,), dims=(t,)), tp.input("table", shape=(4,), dims=(layer, n))
+        h = tp.recurrent("h", shape=(4,), dims=(t, layer))
+        h[t, 0] = x + tp.cases((t > 0, h[t - 1, layer.size - 1]), 0.0)
+        h[t, layer + 1] = tp.tanh(table[layer, 1 : n.size] @ h).sum() + h
+        tp.output("out", h[t, layer.size - 1])
+    assert re.search(r"= part_rows\(b\d+\)", source(program, t=5, l=3, n=6))
+    check(program, table=DRAW.normal(size=(3, 6, 4)), x=DRAW.normal(size=(5, 4)))
+
+
 def test_a_part_that_stays_the_same_is_a_view_made_once():
     """What it shows is written in the same loop, after the view was made."""
     with tp.Program() as program:

@@ -146,6 +146,16 @@ def test_a_high_batched_product_is_made_as_its_transpose(axes: tuple[tuple[int, 
     check_special("dot", dict(zip(names, axes)), x, y)
 
 
+@pytest.mark.parametrize("rows", [(), (1,), (2,)])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-6])
+@pytest.mark.parametrize("first", [0.0, 1.0, 3e4, np.inf, np.nan])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_norms_of_one_row_and_of_several(dtype: str, first: float, epsilon: float, rows: tuple[int, ...]):
+    x = np.zeros((*rows, 7), dtypes.to_numpy(dtype))
+    x[..., 0] = first
+    check_special("rms_norm", {"axes": (len(rows),), "epsilon": epsilon}, x)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint32"])
 def test_operands_may_be_views(dtype: str):
     """Transposed, broadcast, and not where their memory starts."""

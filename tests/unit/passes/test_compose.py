@@ -223,3 +223,43 @@ def test_what_is_no_activation_stays(make: Callable[[T, T], T]) -> None:
 
 def test_a_gradient_reads_what_an_activation_is_made_of() -> None:
     assert activations(lambda x, y: tp.grad(tp.silu(x).sum(), x)) == []
+
+
+WIDENED = {
+    "softmax": tp.softmax,
+    "log_softmax": tp.log_softmax,
+    "logsumexp": tp.logsumexp,
+    "layer_norm": tp.layer_norm,
+    "rms_norm": tp.rms_norm,
+}
+
+
+def halves_of_composites(make: Callable[[T], T], dtype: str = "bfloat16") -> list[tuple[str, str]]:
+    """The composites of a program of `x` over t, and their dtypes, which must mean the same without casts."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        tp.output("out", make(tp.input("x", (4,), (t,), dtype=dtype)))
+    after = check(Compose(tuple(WIDENED)), program.graph(), *SIZES)
+    return [(node.op, node.dtype) for node in after.nodes.values() if node.op in WIDENED]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", WIDENED)
+def test_halves_made_float32_for_a_composite_alone_are_its_own(name: str, dtype: str) -> None:
+    function = WIDENED[name]
+    assert halves_of_composites(lambda x: function(x.astype("float32")).astype(dtype) * 2, dtype) == [(name, dtype)]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: tp.rms_norm(x.astype("float32")),
+        lambda x: tp.rms_norm(x.astype("float32")).astype("float16"),
+        lambda x: tp.rms_norm(x.astype("float32") * 2).astype("bfloat16"),
+        lambda x: tp.rms_norm(x.astype("float32")).astype("bfloat16") + tp.rms_norm(x.astype("float32")),
+        lambda x: tp.rms_norm(x.astype("float64")).astype("bfloat16"),
+    ],
+    ids=["not rounded", "rounded to others", "of what is computed", "read elsewhere", "wider yet"],
+)
+def test_other_composites_keep_their_casts(make: Callable[[T], T]) -> None:
+    assert all(dtype.startswith("float32") or dtype == "float64" for _, dtype in halves_of_composites(make))
