@@ -45,6 +45,9 @@ from tempo_torch.waits import waits
 _MANY = 1024  # rows beyond which views of all of them would cost memory that matters
 
 
+Places = tuple[tuple[int, int] | None, ...]
+
+
 def rows(tensor: torch.Tensor | ByPoint) -> Any:
     """What gives row i at `[i]`: views made in advance, where they are not too many."""
     if isinstance(tensor, ByPoint):
@@ -64,24 +67,15 @@ def of_rows(prepare: Callable[[torch.Tensor, int], Any]) -> Callable[[Any, int],
 
 
 @cache
-def window(places: tuple[tuple[int, int] | None, ...]) -> Callable[[torch.Tensor], torch.Tensor]:
+def window(places: Places) -> Callable[..., torch.Tensor]:
     """What makes of a tensor its view from a place to another of each axis; of all of an axis, where there is none."""
     index = tuple(slice(None) if each is None else slice(*each) for each in places)
 
-    def part(tensor: torch.Tensor) -> torch.Tensor:
+    def part(tensor: torch.Tensor, times: int = 1) -> torch.Tensor:
+        del times
         return tensor[index]
 
     return part
-
-
-@cache
-def rows_of(part: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], Any]:
-    """What gives that part of row i at `[i]`."""
-
-    def part_rows(tensor: torch.Tensor | ByPoint) -> Any:
-        return tuple(map(part, tensor)) if len(tensor) <= _MANY else _Prepared(tensor, lambda row, _: part(row))
-
-    return part_rows
 
 
 @dataclass(frozen=True)
@@ -336,22 +330,28 @@ class TorchEmitter(ScalarEmitter):
             return self._partial(read, buffer, self._hoist(buffer.id, elements))
         if (view := self._steady(read)) is not None:
             return view
-        places = self._places_in_rows(read)
+        places = self._places_in_row(read)
         if places is None:
             return super().read(read, array)
-        return self._row(read, self._hoist(read.buffer, rows_of(window(places)) if any(places) else rows))
+        if any(places):
+            return self._row(read, self._hoist(read.buffer, of_rows(window(places)), self._times))
+        return self._row(read, self._hoist(read.buffer, rows))
 
     def _steady(self, read: Read) -> ast.expr | None:
         """The view of a part that is the same in all of a loop, made before it; None where it varies."""
         places = self._places(read, 0) if self._shows_one_array(read) else None
         return self._hoist(read.buffer, window(places)) if places is not None and any(places) else None
 
-    def _places_in_rows(self, read: Read) -> tuple[tuple[int, int] | None, ...] | None:
+    def _is_whole_row(self, read: Read) -> bool:
+        places = self._places_in_row(read)
+        return places is not None and not any(places)
+
+    def _places_in_row(self, read: Read) -> Places | None:
         return self._places(read, 1) if read in self._flow.repeated else None
 
-    def _places(self, read: Read, first: int) -> tuple[tuple[int, int] | None, ...] | None:
+    def _places(self, read: Read, first: int) -> Places | None:
         """From where to where a read goes along the axes from the `first` on, None where along all of one; None for
-        all where this is not the same everywhere in a loop."""
+        all where this is not the same everywhere in a loop. An exact window is not clamped, and wraps nowhere."""
         places: list[tuple[int, int] | None] = []
         for axis, entry in zip(self._buffer(read.buffer).axes[first:], read.index[first:]):
             if not isinstance(entry, WindowIndex):
@@ -375,8 +375,7 @@ class TorchEmitter(ScalarEmitter):
     def _prepared(self, name: str, ahead: Ahead) -> ast.expr | None:
         """What is made of a matrix that a loop reads, before the loop; None where it varies."""
         read = self._reads.get(name) if name in self._held else None
-        places = None if read is None or read.fresh or read not in self._flow.looped else self._places_in_rows(read)
-        if read is not None and places is not None and not any(places):
+        if read is not None and read in self._flow.looped and not read.fresh and self._is_whole_row(read):
             self._held.pop(name)
             self._uses[read.buffer, rows] -= 1
             return self._row(read, self._hoist_ahead(read.buffer, of_rows(ahead.prepare), ahead))

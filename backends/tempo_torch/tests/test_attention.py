@@ -174,11 +174,27 @@ def test_halves_are_made_float32_text_by_text_and_head_by_head(
     halves = [from_host(each.astype(np.float32), CPU).to(TORCH_DTYPES[dtype]) for each in given]
     wanted = TABLE["attention"](of_texts(shared=shared), CPU)(*(x.float() for x in halves), torch.from_numpy(mask), 9)
     never_in_steps(monkeypatch)
-    with in_parts_of(2 * elements) as parts:
+    with in_parts_of(elements) as parts:
         found = TABLE["attention"](call, CPU)(*halves, torch.from_numpy(mask), 9)
     assert len(parts) == 2 * made
     assert found.dtype == TORCH_DTYPES[dtype]
     torch.testing.assert_close(found, wanted.to(found.dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_whose_axes_change_places_when_they_are_made_float32(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values that are the same for all keys: torch makes of their strides, (1, 4, 0, 1), others."""
+    monkeypatch.setattr(attention, "_lie_as_one", lambda matrices: False)
+    queries, keys = StaticType((1, 3, 2, 4), dtype), StaticType((1, 3, 5, 4), dtype)
+    call = of_texts(dtype)
+    attrs = {**call.attrs, "key_axes": (0, 1, 2, 3), "value_axes": (3, 0, 1, 2), "masked": False, "fill": 0.0}
+    call = Call("attention", attrs, (queries, keys, StaticType((3, 5, 4, 1), dtype)), queries)
+    q, k, _ = (from_host(each.astype(np.float32), CPU).to(TORCH_DTYPES[dtype]) for each in drawn(call))
+    v = torch.arange(12.0).reshape(3, 1, 4, 1).to(TORCH_DTYPES[dtype]).expand(3, 5, 4, 1)
+    found = TABLE["attention"](call, CPU)(q, k, v, 5)
+    torch.testing.assert_close(found, v.permute(3, 0, 1, 2)[:, :, :2])
 
 
 @pytest.mark.parametrize("text", [0, 2])
@@ -187,7 +203,7 @@ def test_one_text_that_is_not_finite_sends_all_in_steps(text: int, in_parts_of: 
     *arrays, mask = drawn_for_texts(call)
     arrays[1][text, 0] = np.nan
     halves = [from_host(each.astype(np.float32), CPU).bfloat16() for each in arrays]
-    with in_parts_of(2 * 9 * 4 * 8):
+    with in_parts_of(9 * 4 * 8):
         found = TABLE["attention"](call, CPU)(*halves, torch.from_numpy(mask), 9)
     for each in range(3):
         assert bool(found[each].isnan().all()) == (each == text)

@@ -162,7 +162,7 @@ def test_parts_of_rows_that_an_outer_loop_reads_again_are_views_made_once(many: 
         h[t, 0] = x + tp.cases((t > 0, h[t - 1, layer.size - 1]), 0.0)
         h[t, layer + 1] = tp.tanh(table[layer, 1 : n.size] @ h).sum() + h
         tp.output("out", h[t, layer.size - 1])
-    assert re.search(r"= part_rows\(b\d+\)", source(program, t=5, l=3, n=6))
+    assert re.search(r"= prepared_rows\(b\d+, stop - start\)", source(program, t=5, l=3, n=6))
     check(program, table=DRAW.normal(size=(3, 6, 4)), x=DRAW.normal(size=(5, 4)))
 
 

@@ -147,12 +147,16 @@ def test_a_high_batched_product_is_made_as_its_transpose(axes: tuple[tuple[int, 
 
 
 @pytest.mark.parametrize("rows", [(), (1,), (2,)])
-@pytest.mark.parametrize("epsilon", [0.0, 1e-6])
-@pytest.mark.parametrize("first", [0.0, 1.0, 3e4, np.inf, np.nan])
+@pytest.mark.parametrize("width", [1, 7])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-6, -0.5])
+@pytest.mark.parametrize("first", [0.0, 1e-30, 1.0, 3e4, 1e20, np.inf, np.nan])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_norms_of_one_row_and_of_several(dtype: str, first: float, epsilon: float, rows: tuple[int, ...]):
-    x = np.zeros((*rows, 7), dtypes.to_numpy(dtype))
-    x[..., 0] = first
+def test_norms_of_one_row_and_of_several(
+    dtype: str, first: float, epsilon: float, width: int, rows: tuple[int, ...]
+) -> None:
+    x = np.zeros((*rows, width), dtypes.to_numpy(dtype))
+    with np.errstate(over="ignore"):
+        x[..., 0] = first
     check_special("rms_norm", {"axes": (len(rows),), "epsilon": epsilon}, x)
 
 

@@ -15,7 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from tempo.backends.operators import Attrs, Call
 from tempo_torch.moving import Moving
 from tempo_torch.operators.builder import HALF, HALVES, Builder, Function, Operation
-from tempo_torch.operators.widening import pair, pairs_at_once, product
+from tempo_torch.operators.widening import counts_at_once, product, wider
 
 _MANY_SCORES = 1 << 21
 """Elements, 8 MB of float32, that steps would hold twice."""
@@ -87,14 +87,15 @@ def by_kernel(
 def _on_cpu(call: Call) -> Function:
     """By torch's kernel where that is faster, and gives what the steps do."""
     attrs, (*batch, rows, width), *_ = call.attrs, *(operand.shape for operand in call.operands)
-    of_each, lie_as_one = prod(batch) * rows, sum(size > 1 for size in batch) < 2
-    is_kernels = call.result.shape[-1] == width
+    scores_of_a_key, has_many_rows = prod(batch) * rows, 4 * rows > width
+    always_lie_as_one = sum(size > 1 for size in batch) < 2
+    has_one_width = call.result.shape[-1] == width
 
     def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *extras: torch.Tensor) -> torch.Tensor:
-        scores = of_each * k.shape[-2]
-        are_many = scores > _MANY_SCORES and scores > k.numel() // 4
-        is_faster = are_many or not (lie_as_one or (_lie_as_one(k) and _lie_as_one(v)))
-        if is_faster and is_kernels and scores and q.stride(-1) == k.stride(-1) == v.stride(-1) == 1:
+        scores = scores_of_a_key * k.shape[-2]
+        is_faster = has_many_rows and scores > _MANY_SCORES
+        is_faster = is_faster or not (always_lie_as_one or (_lie_as_one(k) and _lie_as_one(v)))
+        if is_faster and has_one_width and scores:
             return _by_kernel_as_in_steps(attrs, q, k, v, *extras)
         return in_steps(attrs, q, k, v, *extras)
 
@@ -111,14 +112,16 @@ def _by_kernel_as_in_steps(
     mask's fill, what is hidden has no weight in either. It divides by the sum at the end: values of the greatest
     numbers overflow; and weights below the least normal number are 0, which shows beside values that are as great.
     """
-    queries, keys, values = (_batched(x) for x in (q, k, v))
-    wide = torch.float32 if q.dtype in HALVES else q.dtype
-    added = [_batched(_added(attrs, wide, *extras)).expand(*queries.shape[:2], -1, -1)] if extras else []
+    given, wide = [_batched(x) for x in (q, k, v)], torch.float32 if q.dtype in HALVES else q.dtype
+    if extras:
+        given.append(_batched(_added(attrs, wide, *extras)).expand(*given[0].shape[:2], -1, -1))
     least = attrs["fill"] + NOTHING if attrs["masked"] else -inf
-    found, counts = torch.empty_like(queries), pairs_at_once(keys, values, wide)
-    for into, query, key, value, *mask in zip(*(_parts(x, counts) for x in (found, queries, keys, values, *added))):
-        given = (query.to(wide), *pair(key, value, wide))
-        made, sums = _KERNEL(*given, attn_mask=mask[0] if mask else None, scale=attrs["scale"])
+    found, counts = torch.empty_like(given[0]), counts_at_once(*given[1:3], wide)
+    for into, query, key, value, *mask in zip(*(_parts(x, counts) for x in (found, *given))):
+        wider_ones = query.to(wide), wider(key, wide, 0), wider(value, wide, 1)
+        if not all(x.stride(-1) == 1 for x in wider_ones):  # the kernel takes it to be so
+            return in_steps(attrs, q, k, v, *extras)
+        made, sums = _KERNEL(*wider_ones, attn_mask=mask[0] if mask else None, scale=attrs["scale"])
         lowest = float(sums.amin())
         if not ((lowest > 0 or (lowest > least and sums.all())) and isfinite(float(made.sum()))):
             return in_steps(attrs, q, k, v, *extras)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from math import inf
+from math import inf, nan
 
 import torch
 from torch.nn import functional
@@ -55,12 +55,12 @@ def _rms_norm(call: Call, device: torch.device) -> Function:
     if device.type != "cpu" or axes != (len(operand.shape) - 1,) or not 0 < width <= _SHORT:
         return _over_axes(lambda x, epsilon: functional.rms_norm(x, x.shape[-1:], eps=epsilon))(call, device)
     wide = torch.float64 if operand.dtype == "float64" else torch.float32
-    if operand.elements == width:
+    if operand.elements == width > 1:  # the norm of one element is no root of a square, which may overflow
 
         def of_one(x: torch.Tensor) -> torch.Tensor:
             norm = float(torch.linalg.vector_norm(x, dtype=wide))
             mean = norm * norm / width + epsilon
-            return x * (mean**-0.5 if mean else inf)
+            return x * (mean**-0.5 if mean > 0 else nan if mean else inf)
 
         return of_one
     added, part = torch.tensor(epsilon, dtype=wide, device=device), 1 / width

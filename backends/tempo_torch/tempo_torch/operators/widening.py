@@ -15,7 +15,7 @@ cache: 32 rows by 32,000 x 1,024 take 39 ms so, 43 in parts twice as large, 58 i
 _SMALL = 1 << 17
 """Elements, 512 KB of float32, that malloc has at hand once as many were given back (mallopt(3), M_MMAP_THRESHOLD)."""
 _kept = threading.local()
-"""By dtype the memory of a thread, which it keeps: 4 MB of float32, 8 of float64."""
+"""By dtype and place the memory of a thread, which it keeps: 4 MB of float32, 8 of float64."""
 
 
 def product(x: torch.Tensor, y: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -48,34 +48,34 @@ def widened(x: torch.Tensor, dtype: torch.dtype) -> Iterator[torch.Tensor]:
         yield x.to(dtype)
         return
     for part in x.split(max(1, _LARGE * x.shape[-2] // x.numel()), -2):
-        yield part.to(dtype) if part.numel() > _LARGE else _memory(part, dtype).copy_(part.detach())
+        yield wider(part, dtype)
+
+
+def wider(x: torch.Tensor, dtype: torch.dtype, place: int = 0) -> torch.Tensor:
+    """`x` in `dtype`. On the CPU one that is not too large is there until the next is asked for at this place."""
+    if _is_at_hand(x, dtype) or x.numel() > _LARGE:
+        return x.to(dtype)
+    return _memory(x, dtype, place).copy_(x.detach())
+
+
+def counts_at_once(x: torch.Tensor, y: torch.Tensor, dtype: torch.dtype) -> tuple[int, int]:
+    """How many along the first two axes, of which both have as many, are not too large for `wider`, one at least."""
+    rows, columns, size = x.shape[0], x.shape[1], max(x.numel(), y.numel())
+    if _is_at_hand(x, dtype) and _is_at_hand(y, dtype):
+        return rows, columns
+    return min(rows, max(1, _LARGE * rows // size)), min(columns, max(1, _LARGE * rows * columns // size))
 
 
 def _is_at_hand(x: torch.Tensor, dtype: torch.dtype) -> bool:
     return x.dtype == dtype or x.numel() <= _SMALL or x.device.type != "cpu"
 
 
-def pairs_at_once(x: torch.Tensor, y: torch.Tensor, dtype: torch.dtype) -> tuple[int, int]:
-    """How many along the first and the second axis of both `pair` makes wider in memory that a thread keeps."""
-    size = max(x.numel(), y.numel())
-    if _is_at_hand(x, dtype) or size <= _LARGE // 2:
-        return x.shape[0], x.shape[1]
-    one = size // x.shape[0]
-    return max(1, _LARGE // 2 // one), min(x.shape[1], max(1, x.shape[1] * (_LARGE // 2) // one))
-
-
-def pair(x: torch.Tensor, y: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Both in `dtype`, there until the next are asked for."""
-    if _is_at_hand(x, dtype) or max(x.numel(), y.numel()) > _LARGE // 2:
-        return x.to(dtype), y.to(dtype)
-    return _memory(x, dtype).copy_(x.detach()), _memory(y, dtype, _LARGE // 2).copy_(y.detach())
-
-
-def _memory(like: torch.Tensor, dtype: torch.dtype, start: int = 0) -> torch.Tensor:
-    """That of this thread from an element on, as `like` lies."""
-    held: torch.Tensor | None = getattr(_kept, str(dtype), None)
+def _memory(like: torch.Tensor, dtype: torch.dtype, place: int) -> torch.Tensor:
+    """That of this thread for a place, as `like` lies."""
+    name = f"{dtype} {place}"
+    held: torch.Tensor | None = getattr(_kept, name, None)
     if held is None:
         with torch.inference_mode(False):
             held = torch.empty(_LARGE, dtype=dtype, device=like.device)
-        setattr(_kept, str(dtype), held)
-    return held.as_strided(like.shape, torch.empty_like(like, device="meta").stride(), start)
+        setattr(_kept, name, held)
+    return held.as_strided(like.shape, torch.empty_like(like, device="meta").stride())
