@@ -85,8 +85,6 @@ class Compose:
             return tensors.apply("softmax", scores[0], axes=(scores[1],))
         if (activation := spelled_out(graph, node, self.composites)) is not None:
             return tensors.apply(activation[0], activation[1])
-        if (wide := of_halves(graph, node, self.composites)) is not None:
-            return tensors.apply(wide[0].op, wide[1], **wide[0].attributes)
         found = attention_at(graph, node) if "attention" in self.composites else None
         if found is None or inside(graph, node, found.given()) is None:
             return None
@@ -104,21 +102,6 @@ def _varying_softmax(graph: Graph, node: Node) -> tuple[Edge, int] | None:
     if found is None or not graph.seen_type(found[0]).shape[found[1]].varies:
         return None
     return None if inside(graph, node, found[:1]) is None else found
-
-
-def of_halves(graph: Graph, node: Node, composites: Collection[str]) -> tuple[Node, Edge] | None:
-    """The composite whose result a node rounds to halves, and the halves that were made float32 for it alone: of these
-    it is the same composite, as that is defined (`widened`)."""
-    if node.op != "cast" or node.dtype not in HALF:
-        return None
-    made = graph.view(node.operands[0])
-    if made is None or made.op not in composites or made.dtype != "float32" or len(made.operands) != 1:
-        return None
-    wide = graph.view(made.operands[0])
-    if wide is None or wide.op != "cast" or graph.seen_type(wide.operands[0]).dtype != node.dtype:
-        return None
-    (x,) = wide.operands
-    return None if inside(graph, node, (x,)) is None else (made, x)
 
 
 def spelled_out(graph: Graph, node: Node, composites: Collection[str]) -> tuple[str, Edge] | None:
