@@ -30,8 +30,6 @@ from tempo_torch.operators.packing import (
     is_worth_packing,
     may_be_packed,
     preparing,
-    row_by_matrix,
-    row_by_prepared,
     turned,
     vector_by_matrix,
     vector_by_turned,
@@ -79,8 +77,8 @@ def _of_matrices(
     if not lhs_contract or min(len(lhs), len(rhs)) > 1:
         return contraction(lhs, rhs, lhs_contract, rhs_contract, lhs_batch, rhs_batch, packs)
     if len(rhs) == 2 and len(lhs) == 1:
-        multiply = row_by_matrix(rhs_contract[0])
-        return Operation(multiply, ahead=Ahead(1, preparing(rhs_contract[0], False), row_by_prepared))
+        axis = rhs_contract[0]
+        return Operation(by_matrix(axis), ahead=Ahead(1, preparing(axis, False), by_prepared))
     shape = (*_left(lhs, lhs_contract), *_left(rhs, rhs_contract))
     rows = [(1, *each) if len(each) == 1 else each for each in (lhs, rhs)]
     at = [(1,) if len(each) == 1 else axes for each, axes in ((lhs, lhs_contract), (rhs, rhs_contract))]

@@ -186,18 +186,18 @@ def preparing(contracted: int, packs: bool) -> Callable[[torch.Tensor, int], tor
 
 
 def by_prepared(rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
-    """Rows by a matrix of inputs by outputs, or by one in oneDNN's layout."""
-    return _by_packed(rows, matrix) if matrix.is_mkldnn else torch.mm(rows, matrix)
+    """Rows, or one without an axis of them, by a matrix of inputs by outputs, or by one in oneDNN's layout."""
+    return _by_packed(rows, matrix) if matrix.is_mkldnn else torch.matmul(rows, matrix)
 
 
 @cache
 def by_matrix(contracted: int) -> Function:
-    """Rows by a matrix along one of its axes."""
+    """Rows, or one without an axis of them, by a matrix along one of its axes."""
 
     def multiplied(rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
         if type(matrix) is PackedMatrix and matrix.contracted == contracted and matrix.packed is not None:
             return _by_packed(rows, matrix.packed)
-        return torch.mm(rows, matrix.t() if contracted else matrix)
+        return torch.matmul(rows, matrix.t() if contracted else matrix)
 
     return multiplied
 
@@ -206,7 +206,7 @@ def by_matrix(contracted: int) -> Function:
 def vector_by_matrix(contracted: int) -> Function:
     def multiplied(vector: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
         if type(matrix) is PackedMatrix:
-            return by_matrix(contracted)(vector[None], matrix)[0]
+            return by_matrix(contracted)(vector, matrix)
         return torch.mv(matrix if contracted else matrix.t(), vector)
 
     return multiplied
@@ -219,22 +219,6 @@ def turned(matrix: torch.Tensor, times: int) -> torch.Tensor:
 
 def vector_by_turned(vector: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
     return vector_by_matrix(0)(vector, matrix) if type(matrix) is PackedMatrix else torch.mv(matrix, vector)
-
-
-@cache
-def row_by_matrix(contracted: int) -> Function:
-    """A vector, which torch takes as a matrix of one row: of bfloat16 that is what the processor multiplies."""
-
-    def multiplied(row: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
-        if type(matrix) is PackedMatrix:
-            return by_matrix(contracted)(row[None], matrix)[0]
-        return torch.matmul(row, matrix.t() if contracted else matrix)
-
-    return multiplied
-
-
-def row_by_prepared(row: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
-    return _by_packed(row, matrix) if matrix.is_mkldnn else torch.matmul(row, matrix)
 
 
 def _by_packed(rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
