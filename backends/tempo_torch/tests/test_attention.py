@@ -36,10 +36,15 @@ def drawn(call: Call) -> list[Any]:
     return [draw.normal(size=each.shape).astype(each.dtype) for each in call.operands]
 
 
+def through_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few the scores are, where rows are many for their width."""
+    monkeypatch.setattr(attention, "_MANY_SCORES", 0)
+
+
 @pytest.fixture(params=[True, False], ids=["by torch's kernel", "in steps"])
 def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param:
-        monkeypatch.setattr(attention, "_lie_as_one", lambda matrices: False)
+        through_the_kernel(monkeypatch)
 
 
 def check(call: Call, arrays: list[Any], length: int) -> None:
@@ -134,7 +139,7 @@ def never_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_many_scores_go_through_the_kernel(fill: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     call = called(7, biased=True, rows=60, fill=fill)
     *arrays, last = drawn(call)
-    monkeypatch.setattr(attention, "_MANY_SCORES", 0)
+    through_the_kernel(monkeypatch)
     if fill is not None:
         last[:, 0] = True
     never_in_steps(monkeypatch)
@@ -186,7 +191,7 @@ def test_halves_whose_axes_change_places_when_they_are_made_float32(
     dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Values that are the same for all keys: torch makes of their strides, (1, 4, 0, 1), others."""
-    monkeypatch.setattr(attention, "_lie_as_one", lambda matrices: False)
+    through_the_kernel(monkeypatch)
     queries, keys = StaticType((1, 3, 2, 4), dtype), StaticType((1, 3, 5, 4), dtype)
     call = of_texts(dtype)
     attrs = {**call.attrs, "key_axes": (0, 1, 2, 3), "value_axes": (3, 0, 1, 2), "masked": False, "fill": 0.0}
