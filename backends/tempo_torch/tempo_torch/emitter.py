@@ -43,8 +43,6 @@ from tempo_torch.splits import Split, splits
 from tempo_torch.waits import waits
 
 _MANY = 1024  # rows beyond which views of all of them would cost memory that matters
-
-
 Places = tuple[tuple[int, int] | None, ...]
 
 
@@ -375,7 +373,7 @@ class TorchEmitter(ScalarEmitter):
     def _prepared(self, name: str, ahead: Ahead) -> ast.expr | None:
         """What is made of a matrix that a loop reads, before the loop; None where it varies."""
         read = self._reads.get(name) if name in self._held else None
-        if read is not None and read in self._flow.looped and not read.fresh and self._is_whole_row(read):
+        if read is not None and self._is_whole_row(read):
             self._held.pop(name)
             self._uses[read.buffer, rows] -= 1
             return self._row(read, self._hoist_ahead(read.buffer, of_rows(ahead.prepare), ahead))

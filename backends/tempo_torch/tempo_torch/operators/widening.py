@@ -42,11 +42,8 @@ def product(x: torch.Tensor, y: torch.Tensor, dtype: torch.dtype) -> torch.Tenso
 
 
 def widened(x: torch.Tensor, dtype: torch.dtype) -> Iterator[torch.Tensor]:
-    """`x` in `dtype`, on the CPU in parts along the axis before the last. A part is there until the next is asked for,
-    of this or of another tensor."""
-    if _is_at_hand(x, dtype):
-        yield x.to(dtype)
-        return
+    """`x`, which is not at hand in `dtype`, in parts along the axis before the last. A part is there until the next is
+    asked for, of this or of another tensor."""
     for part in x.split(max(1, _LARGE * x.shape[-2] // x.numel()), -2):
         yield wider(part, dtype)
 
