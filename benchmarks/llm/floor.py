@@ -60,14 +60,15 @@ def _torch(session: Session, start: np.ndarray, weights: Sequence[np.ndarray]) -
     torch = import_module("torch")
     packing = import_module("tempo_torch.operators.packing")
     x, *given = (torch_array(each).to(session.device) for each in (start, *weights))
-    packed = [packing.PackedMatrix.of(each, 1, keep=True) for each in given]
+    packs = packing.gaining(x.dtype, x.device) is not None
+    packed = [packing.packed(each) if packs else each.t() for each in given]
 
     def way(product: Callable[[Any, Any], Any], given: Sequence[Any]) -> Floor:
         run: Floor = torch.inference_mode()(lambda: session.ready(_through(x, given, product)))
         return run
 
     of_one = [way(lambda x, weight: torch.mv(weight, x[0])[None], given)] if len(start) == 1 else []
-    return [way(torch.nn.functional.linear, given), way(packing.by_matrix(1), packed), *of_one]
+    return [way(torch.nn.functional.linear, given), way(packing.by_prepared, packed), *of_one]
 
 
 def torch_array(array: np.ndarray) -> Any:

@@ -108,6 +108,57 @@ FORMS: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]] = 
 }
 
 
+def put(dtype: str, rows: int, turned: bool) -> tuple[tp.Executable, Any, Callable[[], None]]:
+    """A matrix that a loop multiplies rows by, put, and a run of nine products."""
+    with tp.Program() as program:
+        t = tp.dim("t")
+        w, x = tp.input("w", (WIDTH, WIDTH), dtype=dtype), tp.input("x", (rows, WIDTH), dtype=dtype)
+        h = tp.recurrent("h", (rows, WIDTH), (t,), dtype)
+        h[0] = x
+        h[t + 1] = tp.tanh(h @ (w.T if turned else w))
+        tp.output("last", h[t.size - 1])
+    run = tp.compile(program, "torch", sizes={"t": 9})
+    w = run.device_put(w=torch.randn(WIDTH, WIDTH).to(getattr(torch, dtype)) / WIDTH**0.5)["w"]
+    return run, w, lambda: run(w=w, x=torch.ones(rows, WIDTH).to(w.dtype))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_matrix_that_was_put_is_packed_once_when_it_has_gained_enough(turned: bool, counted: list[Any]) -> None:
+    _, w, run = put("float32", ROWS, turned)
+    told = []
+    for _ in range(6):
+        run()
+        told.append((len(counted), w.kept is None))
+    assert told == [(0, False)] * 3 + [(1, True)] * 3
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_matrix_that_one_row_is_multiplied_by_stays_as_it_was_given(turned: bool, counted: list[Any]) -> None:
+    """It is as fast so, and a file's stays in the file."""
+    _, w, run = put("float32", 1, turned)
+    for _ in range(6):
+        run()
+    assert not counted
+    assert w.kept is not None
+
+
+def test_what_loses_by_packing_counts_against_it(counted: list[Any]) -> None:
+    many, w, _ = put("float32", ROWS, True)
+    one, _, _ = put("float32", 1, True)
+    for _ in range(6):
+        many(w=w, x=torch.ones(ROWS, WIDTH))
+        one(w=w, x=torch.ones(1, WIDTH))
+    assert not counted
+
+
+@pytest.mark.skipif(not packing.has_bfloat16(), reason="this processor has no instructions for bfloat16")
+def test_a_matrix_of_bfloat16_is_packed_where_it_is_put(counted: list[Any]) -> None:
+    _, w, run = put("bfloat16", 1, True)
+    run()
+    assert len(counted) == 1
+    assert w.kept is None
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("in_a_loop", [False, True])
 def test_a_matrix_that_was_put_is_packed_and_means_the_same(form: str, in_a_loop: bool, large: None) -> None:
@@ -239,5 +290,6 @@ def test_the_memory_of_what_a_loop_packs_is_measured() -> None:
     measured = TorchBackend().measured_peak(lambda: run(**arrays))
     assert 1 <= measured / (4 * WIDTH**2) < 1.5
     kept = run.device_put(**arrays)
+    run(**kept)
     assert TorchBackend().measured_peak(lambda: run(**kept)) / (4 * WIDTH**2) < 0.5
     assert kept["w"].kept is None

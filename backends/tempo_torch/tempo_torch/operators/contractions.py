@@ -26,9 +26,9 @@ from tempo_torch.operators.builder import (
 from tempo_torch.operators.packing import (
     by_matrix,
     by_prepared,
+    gaining,
     has_bfloat16,
     is_worth_packing,
-    may_be_packed,
     preparing,
     turned,
     vector_by_matrix,
@@ -52,7 +52,7 @@ def _dot(call: Call, device: torch.device) -> Function:
         return _with_int8(call, device)
     lhs, rhs = (operand.shape for operand in call.operands)
     axes = _axes(call)
-    packs = may_be_packed(result_dtype(call), device)
+    packs = gaining(result_dtype(call), device)
     if call.result.dtype in HALF and device.type == "cpu":
         if _multiplies(call.result.dtype):
             return _of_matrices(lhs, rhs, *axes, packs)
@@ -71,14 +71,13 @@ def _multiplies(dtype: str) -> bool:
 
 
 def _of_matrices(
-    lhs: Ints, rhs: Ints, lhs_contract: Axes, rhs_contract: Axes, lhs_batch: Axes, rhs_batch: Axes, packs: bool
+    lhs: Ints, rhs: Ints, lhs_contract: Axes, rhs_contract: Axes, lhs_batch: Axes, rhs_batch: Axes, packs: int | None
 ) -> Function:
     """A contraction of which a vector is a matrix of one row."""
     if not lhs_contract or min(len(lhs), len(rhs)) > 1:
         return contraction(lhs, rhs, lhs_contract, rhs_contract, lhs_batch, rhs_batch, packs)
     if len(rhs) == 2 and len(lhs) == 1:
-        axis = rhs_contract[0]
-        return Operation(by_matrix(axis), ahead=Ahead(1, preparing(axis, False), by_prepared))
+        return _rows_by_matrix(1, rhs, rhs_contract[0], packs)
     shape = (*_left(lhs, lhs_contract), *_left(rhs, rhs_contract))
     rows = [(1, *each) if len(each) == 1 else each for each in (lhs, rhs)]
     at = [(1,) if len(each) == 1 else axes for each, axes in ((lhs, lhs_contract), (rhs, rhs_contract))]
@@ -173,13 +172,13 @@ def contraction(
     rhs_contract: Axes,
     lhs_batch: Axes,
     rhs_batch: Axes,
-    packs: bool = False,
+    packs: int | None = None,
     multiply: Function | None = None,
 ) -> Function:
     """A function of two tensors of the shapes `lhs` and `rhs`; the axes of the result are batch, free lhs, free rhs.
 
-    `packs`: a matrix that stays may be laid out for oneDNN (`packing.py`). `multiply`: all that is contracted is
-    so by it, in place of `torch.mm` and `torch.bmm`.
+    `packs`: so many rows gain by a matrix laid out for oneDNN, where it stays (`packing.gaining`). `multiply`: all that
+    is contracted is so by it, in place of `torch.mm` and `torch.bmm`.
     """
     lhs_free = _without(len(lhs), (*lhs_batch, *lhs_contract))
     rhs_free = _without(len(rhs), (*rhs_batch, *rhs_contract))
@@ -208,7 +207,7 @@ def _without(rank: int, axes: Axes) -> Axes:
     return tuple(axis for axis in range(rank) if axis not in axes)
 
 
-def _plain(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: bool) -> Function:
+def _plain(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: int | None) -> Function:
     """Vectors and matrices, by the function with the least overhead."""
     if len(lhs) == len(rhs) == 1:
         return torch.dot
@@ -220,21 +219,27 @@ def _plain(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: bool) -> F
     return _by_matrix(lhs, rhs, lhs_axis, rhs_axis, packs)
 
 
-def _by_matrix(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: bool) -> Function:
+def _by_matrix(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: int | None) -> Function:
     """Of any axes, one of which is contracted with one of a matrix."""
     free = _without(len(lhs), (lhs_axis,))
     rows, shape = prod(lhs[axis] for axis in free), (*(lhs[axis] for axis in free), rhs[1 - rhs_axis])
     left = torch.t if len(lhs) == 2 and lhs_axis == 0 else _arranged(lhs, ((), free, (lhs_axis,)))
-    multiply, ahead = _combine(by_matrix(rhs_axis), left, None), None
-    packs = packs and is_worth_packing(rows, prod(rhs))
-    if rhs_axis == 1 or packs:
-        ahead = Ahead(1, preparing(rhs_axis, packs), _combine(by_prepared, left, None), packs)
+    made = _rows_by_matrix(rows, rhs, rhs_axis, packs)
+    multiply, ahead = _combine(made.function, left, None), made.ahead
+    if ahead is not None:
+        ahead = replace(ahead, function=_combine(ahead.function, left, None))
     if len(free) == 1:
-        return multiply if ahead is None else Operation(multiply, ahead=ahead)
+        return Operation(multiply, ahead=ahead)
     if ahead is not None:
         later = ahead.function
         ahead = replace(ahead, function=lambda x, y: later(x, y).reshape(shape))
     return Operation(lambda x, y: multiply(x, y).reshape(shape), ahead=ahead)
+
+
+def _rows_by_matrix(rows: int, rhs: Ints, axis: int, packs: int | None) -> Operation:
+    gains = is_worth_packing(rows, prod(rhs), packs)
+    ahead = Ahead(1, preparing(axis, gains), by_prepared, gains) if axis == 1 or gains else None
+    return Operation(by_matrix(axis, gains), ahead=ahead)
 
 
 def _product(lhs: Ints, rhs: Ints, lhs_axes: tuple[Axes, Axes], rhs_axes: tuple[Axes, Axes]) -> Function:
