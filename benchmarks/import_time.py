@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import os
 import subprocess
 import sys
 import tempfile
 
 from benchmarks.harness import Benchmark, Session
-from benchmarks.measure import timings_in_turn
+from benchmarks.measure import finding_bytecode, timings_in_turn
 
 SCRIPT = "import time; start = time.perf_counter(); import {}; print(time.perf_counter() - start)"
 HEAVY = "import sys, tempo; print(sorted({'jax', 'torch', 'islpy', 'transformers'} & set(sys.modules)))"
@@ -17,10 +16,8 @@ HEAVY = "import sys, tempo; print(sorted({'jax', 'torch', 'islpy', 'transformers
 
 def python(script: str, bytecode: str) -> str:
     """What the script prints, run by a fresh process that keeps bytecode in the folder."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment["PYTHONPYCACHEPREFIX"] = bytecode
     command = [sys.executable, "-c", script]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, env=finding_bytecode(bytecode), capture_output=True, text=True, check=True).stdout
 
 
 def measure(session: Session) -> None:

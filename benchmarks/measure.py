@@ -56,6 +56,12 @@ def ratios(timings: Mapping[str, Timing], name: str, to: str) -> tuple[float, ..
     return tuple(a / b for a, b in zip(timings[name].seconds, timings[to].seconds, strict=True))
 
 
+def finding_bytecode(folder: str) -> dict[str, str]:
+    """The environment of a process that keeps bytecode there; the next one finds it, as of what is installed."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**environment, "PYTHONPYCACHEPREFIX": folder}
+
+
 # -- two processes in turn ---------------------------------------------------------------------------------------------
 
 TURNS = "TEMPO_BENCHMARK_TURNS"

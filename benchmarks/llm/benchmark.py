@@ -224,7 +224,8 @@ def _tell(session: Session, title: str, times: Mapping[str, Sequence[Times]], pr
 
 
 def _processes(session: Session, model: Model) -> None:
-    """Tempo's twice in each round, the second time with what the first has kept; a peer's once."""
+    """Tempo's twice in each round, the second time with what the first has kept; a peer's once. One of each before
+    them leaves bytecode, as an installation does."""
     found = _cases(session)
     for case in dict.fromkeys((found[0], max(found, key=lambda each: each.rows * each.prompt))):
         title = f"{model}, {case}, a process of its own"
@@ -236,12 +237,15 @@ def _processes(session: Session, model: Model) -> None:
         first: list[Seen] = []
         again: list[Seen] = []
         others: dict[str, list[Seen]] = {name: [] for name in names}
-        for _ in rounds(1 if session.quick else session.repeats):
-            with tempfile.TemporaryDirectory() as cache:
-                first.append(seen(settings(OURS), Path(cache)))
-                again.append(seen(settings(OURS), Path(cache)))
-            for name, each in others.items():
-                each.append(seen(settings(name), None))
+        with tempfile.TemporaryDirectory() as bytecode:
+            for name in (OURS, *names):
+                seen(settings(name), bytecode)
+            for _ in rounds(1 if session.quick else session.repeats):
+                with tempfile.TemporaryDirectory() as cache:
+                    first.append(seen(settings(OURS), bytecode, cache))
+                    again.append(seen(settings(OURS), bytecode, cache))
+                for name, each in others.items():
+                    each.append(seen(settings(name), bytecode))
         cache_and_weights = model.size.parameters + model.size.cached(case.rows, case.prompt + case.count)
         least = np.dtype(model.dtype).itemsize * cache_and_weights
         for name, processes in {OURS: first, **others}.items():

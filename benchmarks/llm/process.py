@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.compile_time import JAX_STAGES, jax_stages
+from benchmarks.measure import finding_bytecode
 from tempo.runtime.executable import Executable
 
 OURS = "tempo"
@@ -47,11 +48,11 @@ class Seen:
 # -- outside -----------------------------------------------------------------------------------------------------------
 
 
-def seen(settings: Settings, cache: Path | None) -> Seen:
-    """Of a new process, which keeps its executables in `cache`."""
+def seen(settings: Settings, bytecode: str, cache: str = "") -> Seen:
+    """Of a new process, which keeps its executables in `cache`, or nowhere."""
     environment = {
-        **os.environ,
-        "TEMPO_CACHE_DIR": str(cache or ""),
+        **finding_bytecode(bytecode),
+        "TEMPO_CACHE_DIR": cache,
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     command = [sys.executable, "-P", "-m", __name__, json.dumps(asdict(settings))]
