@@ -24,7 +24,8 @@ from tempo_jax.work import operators, work
 _MOST = 64
 """A loop of more iterations is never traced one by one."""
 _LEAST_ELEMENTS = 1 << 14
-"""A smaller piece is copied in no time."""
+"""A smaller piece is copied in no time. It is taken where it is only read by loops that are traced one by one anyway: a
+kernel that slices at a number is another one in each iteration, one that is given a piece is compiled once."""
 
 Array = Any
 Buffers = Mapping[int, Buffer]
@@ -63,7 +64,8 @@ class ArrayPlan:
         pieces = _pieces(uses, buffers, short, sizes)
         saved = _copying(statements, pieces, buffers, sizes, costs)
         short = frozenset(each for each in short if saved[each] > _compiling(statements, each, sizes, costs))
-        pieces = _pieces(uses, buffers, short, sizes)
+        written = {each.buffer for each in walk(statements) if isinstance(each, Write)}
+        pieces = _pieces(uses, buffers, short, sizes, small=uses.keys() - written)
         loops = frozenset(symbol for id, axis in pieces.items() for symbol in _along(uses[id], axis) & short)
         touched = tuple(reaches(each, buffers, sizes) for each in statements)
         growing = frozenset(
@@ -173,19 +175,28 @@ def _along(uses: Iterable[Points], axis: int) -> frozenset[Symbol]:
 
 
 def _pieces(
-    uses: Mapping[int, list[Points]], buffers: Buffers, short: frozenset[Symbol], sizes: Sizes
+    uses: Mapping[int, list[Points]],
+    buffers: Buffers,
+    short: frozenset[Symbol],
+    sizes: Sizes,
+    small: Collection[int] = (),
 ) -> Mapping[int, int]:
-    found = {id: _axis(buffers[id], indices, short, sizes) for id, indices in uses.items()}
+    """`small`: the buffers of which pieces may be small."""
+    found = {
+        id: _axis(buffers[id], indices, short, sizes, 1 if id in small else _LEAST_ELEMENTS)
+        for id, indices in uses.items()
+    }
     return {id: axis for id, axis in found.items() if axis is not None}
 
 
-def _axis(buffer: Buffer, uses: list[Points], short: frozenset[Symbol], sizes: Sizes) -> int | None:
-    """The first axis of a few large pieces that is read and written at points of short loops alone."""
+def _axis(buffer: Buffer, uses: list[Points], short: frozenset[Symbol], sizes: Sizes, least: int) -> int | None:
+    """The first axis of a few pieces, `least` elements or more, that is read and written at points of short loops
+    alone."""
     if not _is_known(buffer.logical_shape, sizes):
         return None
     shape = buffer.extents(sizes)
     for axis, described in enumerate(buffer.axes):
-        is_few = 1 < shape[axis] <= _MOST and prod(shape) >= _LEAST_ELEMENTS * shape[axis]
+        is_few = 1 < shape[axis] <= _MOST and prod(shape) >= least * shape[axis]
         if described.kind != "full" or not is_few or any(points[axis] is None for points in uses):
             continue
         along = _along(uses, axis)

@@ -183,6 +183,35 @@ def test_what_a_loop_reads_of_a_prefix_is_all_it_has(monkeypatch: pytest.MonkeyP
     assert len(found.loops) == 1
 
 
+def test_small_pieces_are_taken_of_what_loops_that_are_one_by_one_only_read(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(storage, "_LEAST_ELEMENTS", 64)
+    made: list[storage.ArrayPlan] = []
+    of = storage.ArrayPlan.of
+    monkeypatch.setattr(storage.ArrayPlan, "of", staticmethod(lambda *given: made.append(of(*given)) or made[-1]))
+
+    def pieces_of(width: int) -> set[str]:
+        with tp.Program() as program:
+            t, l = tp.dims("t l")
+            w, scale = tp.input("w", (width, width), (l,)), tp.input("scale", (width,), (l,))
+            x = tp.recurrent("x", (width,), (t, l))
+            x[0, 0] = tp.ones(width)
+            x[l == 0] = x[t - 1, l.size - 1]
+            x[t, l + 1] = tp.tanh((x * scale) @ w) + x
+            tp.output("last", x[t.size - 1, l.size - 1])
+        draw = np.random.default_rng(0)
+        arrays = {"w": draw.normal(size=(3, width, width)), "scale": draw.normal(size=(3, width))}
+        arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
+        made.clear()
+        run = tp.compile(program, "jax", sizes={"t": 5})
+        expected = tp.compile(program, "reference", sizes={"t": 5})(**arrays)["last"]
+        np.testing.assert_allclose(run(**arrays)["last"], expected, rtol=1e-4)
+        buffers = run._engine.plan_for({"t": 5}).loops.buffers
+        return {buffers[id].name for plan in made for id in plan.pieces}
+
+    assert pieces_of(8) == {"w", "scale"}
+    assert pieces_of(4) == set(), "no loop is one by one for small pieces alone"
+
+
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_a_branch_that_is_not_taken_may_name_a_piece_that_is_not_there(way: dict[str, object]):
     """At l = 2 there is no layer l + 1; XLA knows that nobody asks for it only when t is known."""
