@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tempo import dtypes
-from tempo.backends.by_point import ByPoint, padded, parts_of, placed
+from tempo.backends.by_point import ByPoint, each_part, padded, parts_of, placed
 from tempo.errors import TempoError
 from tempo.loop_ir.ir import Buffer
 from tempo.loop_ir.transforms.circular_reads import is_chunked
@@ -277,7 +277,11 @@ class ProgramRun:
         # All chunks take what a single call could take from the host.
         taken = () if item.segment is None else self.compiled.program.segments[item.segment].buffers
         self._put(
-            {id: self.compiled.backend.from_host(self.buffers[id]) for id in taken if id in self.compiled.handed_over}
+            {
+                id: each_part(self.buffers[id], self.compiled.backend.from_host)
+                for id in taken
+                if id in self.compiled.handed_over
+            }
         )
         with self._opened(item):
             for start, stop in _cut(lo, hi, points, item.loop.direction == "forward", until):

@@ -232,7 +232,7 @@ class Parts:
 
     def __call__(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
         sizes, arrays, tables = self._apart(arguments)
-        by_step = {id: arrays[id] for id in self.tracer.stepped if isinstance(arrays[id], Pieces)}
+        by_step = self._by_step(arrays)
         for number, lo, hi in self.cut(start, stop, sizes):
             arrays = self._grown(arrays, number)
             for first, last in self._steps(lo, hi) if by_step else ((lo, hi),):
@@ -253,7 +253,12 @@ class Parts:
     def in_steps(self, arguments: tuple[Any, ...]) -> bool:
         """Whether iterations are called one by one, each with its own array of an input."""
         _, arrays, _ = self._apart(arguments)
-        return any(isinstance(arrays[id], Pieces) for id in self.tracer.stepped)
+        return bool(self._by_step(arrays))
+
+    def _by_step(self, arrays: Mapping[int, Array]) -> dict[int, Pieces]:
+        """What lies in pieces along the axis of the loop, of which an iteration is given its own alone."""
+        given = {id: arrays[id] for id in self.tracer.stepped}
+        return {id: array for id, array in given.items() if isinstance(array, Pieces) and array.axis == 0}
 
     def whole(self, start: int, stop: int, *arguments: Any) -> tuple[Array, ...]:
         """The same with arrays of whole buffers, or by point."""
@@ -301,7 +306,7 @@ class Parts:
             yield self._open, (changed,)
             made = jax.eval_shape(self._opened, changed)
             arrays.update((id, made[id]) for id in changed)
-        by_step = [id for id in self.tracer.stepped if isinstance(arrays[id], Pieces)]
+        by_step = self._by_step(arrays)
         is_known = loop.lo.symbols() | loop.hi.symbols() <= known.keys()
         lo, hi = (int(each.evaluate(known)) if is_known else 0 for each in (loop.lo, loop.hi))
         everywhere = ((number, 0, 0) for number in range(len(self.executables)))

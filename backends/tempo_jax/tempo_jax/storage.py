@@ -18,14 +18,16 @@ from tempo.backends import POINTS, RUNS, Costs
 from tempo.backends.loop_ir import Block, Buffer, Loop, PointIndex, Read, Statement, WindowIndex, Write, nested, walk
 from tempo.backends.loops import Reaches, iterations, reaches
 from tempo.symbolic import Expr, Symbol, const
+from tempo_jax.operators.values import HALF
 from tempo_jax.pieces import Order, apart, grown, together
 from tempo_jax.work import operators, work
 
 _MOST = 64
 """A loop of more iterations is never traced one by one."""
 _LEAST_ELEMENTS = 1 << 14
-"""A smaller piece is copied in no time. It is taken where it is only read by loops that are traced one by one anyway: a
-kernel that slices at a number is another one in each iteration, one that is given a piece is compiled once."""
+"""A smaller piece is copied in no time. One of halves that are only read is taken where the loop is traced one by one
+anyway: XLA slices halves as float32, within the kernel that needs them, so that each iteration has a large kernel of
+its own, which takes longer to compile than all else that it adds (16 layers with two scales of norms: 0.5 s)."""
 
 Array = Any
 Buffers = Mapping[int, Buffer]
@@ -64,9 +66,11 @@ class ArrayPlan:
         pieces = _pieces(uses, buffers, short, sizes)
         saved = _copying(statements, pieces, buffers, sizes, costs)
         short = frozenset(each for each in short if saved[each] > _compiling(statements, each, sizes, costs))
-        written = {each.buffer for each in walk(statements) if isinstance(each, Write)}
-        pieces = _pieces(uses, buffers, short, sizes, small=uses.keys() - written)
+        pieces = _pieces(uses, buffers, short, sizes)
         loops = frozenset(symbol for id, axis in pieces.items() for symbol in _along(uses[id], axis) & short)
+        written = {each.buffer for each in walk(statements) if isinstance(each, Write)}
+        halves = {id: found for id, found in uses.items() if id not in written and buffers[id].dtype in HALF}
+        pieces = {**_pieces(halves, buffers, loops, sizes, least=1), **pieces}
         touched = tuple(reaches(each, buffers, sizes) for each in statements)
         growing = frozenset(
             key for each, reach in zip(statements, touched) for key in _prefixes(each, reach, buffers, sizes)
@@ -175,17 +179,10 @@ def _along(uses: Iterable[Points], axis: int) -> frozenset[Symbol]:
 
 
 def _pieces(
-    uses: Mapping[int, list[Points]],
-    buffers: Buffers,
-    short: frozenset[Symbol],
-    sizes: Sizes,
-    small: Collection[int] = (),
+    uses: Mapping[int, list[Points]], buffers: Buffers, short: frozenset[Symbol], sizes: Sizes, least: int | None = None
 ) -> Mapping[int, int]:
-    """`small`: the buffers of which pieces may be small."""
-    found = {
-        id: _axis(buffers[id], indices, short, sizes, 1 if id in small else _LEAST_ELEMENTS)
-        for id, indices in uses.items()
-    }
+    least = _LEAST_ELEMENTS if least is None else least
+    found = {id: _axis(buffers[id], indices, short, sizes, least) for id, indices in uses.items()}
     return {id: axis for id, axis in found.items() if axis is not None}
 
 

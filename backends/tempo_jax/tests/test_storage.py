@@ -183,33 +183,86 @@ def test_what_a_loop_reads_of_a_prefix_is_all_it_has(monkeypatch: pytest.MonkeyP
     assert len(found.loops) == 1
 
 
-def test_small_pieces_are_taken_of_what_loops_that_are_one_by_one_only_read(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(storage, "_LEAST_ELEMENTS", 64)
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[storage.ArrayPlan]:
+    """Those that are made, pieces of 64 elements being large."""
     made: list[storage.ArrayPlan] = []
     of = storage.ArrayPlan.of
+    monkeypatch.setattr(storage, "_LEAST_ELEMENTS", 64)
     monkeypatch.setattr(storage.ArrayPlan, "of", staticmethod(lambda *given: made.append(of(*given)) or made[-1]))
+    return made
 
-    def pieces_of(width: int) -> set[str]:
-        with tp.Program() as program:
-            t, l = tp.dims("t l")
-            w, scale = tp.input("w", (width, width), (l,)), tp.input("scale", (width,), (l,))
-            x = tp.recurrent("x", (width,), (t, l))
-            x[0, 0] = tp.ones(width)
-            x[l == 0] = x[t - 1, l.size - 1]
-            x[t, l + 1] = tp.tanh((x * scale) @ w) + x
-            tp.output("last", x[t.size - 1, l.size - 1])
-        draw = np.random.default_rng(0)
-        arrays = {"w": draw.normal(size=(3, width, width)), "scale": draw.normal(size=(3, width))}
-        arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
-        made.clear()
-        run = tp.compile(program, "jax", sizes={"t": 5})
-        expected = tp.compile(program, "reference", sizes={"t": 5})(**arrays)["last"]
-        np.testing.assert_allclose(run(**arrays)["last"], expected, rtol=1e-4)
-        buffers = run._engine.plan_for({"t": 5}).loops.buffers
-        return {buffers[id].name for plan in made for id in plan.pieces}
 
-    assert pieces_of(8) == {"w", "scale"}
-    assert pieces_of(4) == set(), "no loop is one by one for small pieces alone"
+@pytest.mark.parametrize(
+    ("width", "dtype", "apart"),
+    [(8, "bfloat16", {"w", "scale"}), (8, "float32", {"w"}), (4, "bfloat16", set())],
+    ids=["halves", "float32", "nothing large"],
+)
+def test_small_pieces_are_taken_of_halves_that_loops_one_by_one_only_read(
+    width: int, dtype: str, apart: set[str], plans: list[storage.ArrayPlan]
+):
+    with tp.Program() as program:
+        t, l = tp.dims("t l")
+        w, scale = tp.input("w", (width, width), (l,), dtype), tp.input("scale", (width,), (l,), dtype)
+        x = tp.recurrent("x", (width,), (t, l), dtype)
+        x[0, 0] = tp.ones(width, dtype=dtype)
+        x[l == 0] = x[t - 1, l.size - 1]
+        x[t, l + 1] = tp.tanh((x * scale) @ w) + x
+        tp.output("last", x[t.size - 1, l.size - 1].astype("float32"))
+    draw = np.random.default_rng(0)
+    arrays = {"w": draw.normal(size=(3, width, width)), "scale": draw.normal(size=(3, width))}
+    arrays = {name: np.asarray(jnp.asarray(array, dtype)) for name, array in arrays.items()}
+    run = tp.compile(program, "jax", sizes={"t": 5})
+    expected = tp.compile(program, "reference", sizes={"t": 5})(**arrays)["last"]
+    np.testing.assert_allclose(run(**arrays)["last"], expected, rtol=1e-4 if dtype == "float32" else 0.05)
+    buffers = run._engine.plan_for({"t": 5}).loops.buffers
+    assert {buffers[id].name for plan in plans for id in plan.pieces} == apart
+
+
+def test_a_loop_is_not_traced_one_by_one_for_small_pieces_alone(
+    plans: list[storage.ArrayPlan], monkeypatch: pytest.MonkeyPatch
+):
+    """The matrices are in pieces along both loops or none, and the longer one is not worth it."""
+    monkeypatch.setattr(storage, "RUNS", 5e5)
+    with tp.Program() as program:
+        t, l, m = tp.dims("t l m")
+        w, scale = tp.input("w", (8, 8), (l,), "bfloat16"), tp.input("scale", (8,), (l,), "bfloat16")
+        x, y = tp.recurrent("x", (8,), (t, l), "bfloat16"), tp.recurrent("y", (8,), (t, m), "bfloat16")
+        x[0, 0] = tp.ones(8, dtype="bfloat16")
+        x[l == 0] = y[t - 1, m.size - 1]
+        x[t, l + 1] = tp.tanh((x * scale) @ w)
+        y[m == 0] = x[t, l.size - 1]
+        longer = y
+        for _ in range(12):
+            longer = tp.tanh(longer + y)
+        y[t, m + 1] = longer @ w[m]
+        tp.output("y", y)
+    sizes = {"t": 5, "l": 4, "m": 3}
+    tp.compile(program, "jax", sizes=sizes)(w=np.ones((4, 8, 8), jnp.bfloat16), scale=np.ones((4, 8), jnp.bfloat16))
+    assert plans
+    assert not any(plan.pieces or plan.loops for plan in plans)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_pieces_along_an_inner_loop_are_not_those_of_the_outer_one(listed: bool):
+    """An input over both is in pieces along the inner one, which chunks of the outer one read as they lie."""
+    with tp.Program() as program:
+        t, l = tp.dims("t l")
+        w, shift = tp.input("w", (4, 4), (l,)), tp.input("shift", (4,), (t, l))
+        x = tp.recurrent("x", (4,), (t, l))
+        x[0, 0] = tp.ones(4)
+        x[l == 0] = x[t - 1, l.size - 1]
+        x[t, l + 1] = tp.tanh(x @ w + shift) + 0.5 * x
+        tp.output("x", x)
+    draw = np.random.default_rng(0)
+    arrays: dict[str, Any] = {"w": draw.normal(size=(3, 4, 4)), "shift": draw.normal(size=(5, 3, 4))}
+    arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
+    expected = tp.compile(program, "reference", sizes={"t": 5})(**arrays)["x"]
+    run = tp.compile(program, "jax", sizes={"t": 5})
+    arrays = {name: list(array) for name, array in arrays.items()} if listed else arrays
+    found = [np.concatenate([step["x"] for step in run.stream("t", chunk=chunk, **arrays)]) for chunk in (2, 3)]
+    for each in (*found, run(**arrays, progress=lambda done, total: None)["x"], run(**arrays)["x"]):
+        np.testing.assert_allclose(each, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
