@@ -60,7 +60,7 @@ def _torch(session: Session, start: np.ndarray, weights: Sequence[np.ndarray]) -
     torch = import_module("torch")
     packing = import_module("tempo_torch.operators.packing")
     x, *given = (torch_array(each).to(session.device) for each in (start, *weights))
-    packs = packing.gaining(x.dtype, x.device) is not None
+    packs = packing.may_be_packed(x.dtype, x.device)
     packed = [packing.packed(each) if packs else each.t() for each in given]
 
     def way(product: Callable[[Any, Any], Any], given: Sequence[Any]) -> Floor:

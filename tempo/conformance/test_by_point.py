@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,6 +58,30 @@ def test_lists_of_arrays_are_as_one(target: Target, make: Callable[[], tp.Progra
     wanted = tp.compile(make(), backend="reference")(w=w, scale=scale)
     target.agrees(make(), wanted, w=list(w), scale=tuple(scale), tolerance=10)
     target.agrees(make(), wanted, w=w, scale=[list(each) for each in scale], tolerance=10)  # numbers, as ever
+
+
+def over_both() -> tp.Program:
+    """Over the dim of a stream and one within it."""
+    with tp.Program() as program:
+        t, n = tp.dim("t", TIMES), tp.dim("n", LAYERS)
+        w, shift = tp.input("w", (2, 2), (n,)), tp.input("shift", (2,), (t, n))
+        h = tp.recurrent("h", (2,), (t, n))
+        h[0, 0] = tp.ones(2)
+        h[n == 0] = h[t - 1, n.size - 1]
+        h[t, n + 1] = tp.tanh(w @ h + shift) + 0.5 * h
+        tp.output("h", h)
+    return program
+
+
+@pytest.mark.parametrize("listed", ["", "w", "shift", "w shift"])
+def test_streams_take_lists(target: Target, listed: str) -> None:
+    given = {"w": numbers((LAYERS, 2, 2)), "shift": numbers((TIMES, LAYERS, 2), seed=1)}
+    wanted = tp.compile(over_both(), backend="reference")(**given)["h"]
+    lists: dict[str, Any] = {name: list(given[name]) if name in listed.split() else given[name] for name in given}
+    run = target.compile(over_both())
+    for chunk in (2, 3):
+        steps = [target.to_numpy(each["h"]) for each in run.stream("t", chunk=chunk, **lists)]
+        np.testing.assert_allclose(np.concatenate(steps), wanted, rtol=1e-5, atol=1e-6)
 
 
 def experts(over: bool) -> tp.Program:

@@ -145,6 +145,8 @@ class TorchBackend(GenericBackend):
                 hint="compile with mesh= and shard= or place=, so that it stays as it is, or give its full_tensor()",
             )
         if isinstance(array, torch.Tensor):
+            if isinstance(array, PackedMatrix) and array.device == self.device:
+                return array.alike()
             return array.detach().to(self.device)
         return from_host(array, self.device)
 

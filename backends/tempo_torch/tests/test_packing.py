@@ -18,7 +18,7 @@ from tempo_torch.operators import packing
 import tempo as tp
 
 pytestmark = pytest.mark.skipif(not packing._HAS_ONEDNN, reason="this PyTorch has no oneDNN")
-WIDTH, ROWS = 512, 3
+WIDTH, ROWS = 512, 4
 DRAW = np.random.default_rng(0)
 
 
@@ -237,6 +237,39 @@ def test_whatever_looks_at_a_packed_matrix_finds_the_matrix(
     kept = packing.PackedMatrix.of(matrix.clone(), contracted, keep)
     assert isinstance(kept, packing.PackedMatrix)
     np.testing.assert_array_equal(np.asarray(LOOKS[look](kept, tmp_path / "file")), matrix.numpy())
+
+
+GIVEN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "some of its rows": lambda large: large[2:5, :4],
+    "strided": lambda large: large[:3, ::5],
+    "columns first": lambda large: large[:4, :3].t(),
+    "a part of its memory": lambda large: large.reshape(-1)[8:20].reshape(3, 4),
+}
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("look", LOOKS)
+def test_what_lies_otherwise_is_shown_as_a_matrix_of_its_own(
+    look: str, given: str, large: None, tmp_path: Path
+) -> None:
+    matrix = GIVEN[given](torch.randn(10, 20))
+    kept = packing.PackedMatrix.of(matrix, 1, keep=False)
+    np.testing.assert_array_equal(np.asarray(LOOKS[look](kept, tmp_path / "file")), matrix.numpy())
+
+
+@pytest.mark.parametrize("packs", [False, True])
+def test_a_matrix_that_was_put_may_be_used_in_inference_mode(packs: bool, large: None) -> None:
+    with tp.Program() as program:
+        w, x = tp.input("w", (3, 4)), tp.input("x", (2, 3))
+        tp.output("y", x @ w)
+    run = tp.compile(program, "torch", sizes={})
+    kept = run.device_put(w=torch.ones(3, 4))["w"]
+    for _ in range(packing.OFTEN if packs else 1):
+        with torch.inference_mode():
+            found = run(w=kept, x=torch.ones(2, 3))["y"]
+    assert (kept.kept is None) == packs
+    np.testing.assert_array_equal(np.asarray(found), 3)
+    np.testing.assert_array_equal(np.asarray(run(w=kept, x=torch.ones(2, 3))["y"]), 3)
 
 
 def test_what_a_packed_matrix_cannot_do_is_refused(large: None) -> None:

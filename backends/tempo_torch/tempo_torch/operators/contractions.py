@@ -26,9 +26,9 @@ from tempo_torch.operators.builder import (
 from tempo_torch.operators.packing import (
     by_matrix,
     by_prepared,
-    gaining,
     has_bfloat16,
     is_worth_packing,
+    may_be_packed,
     preparing,
     turned,
     vector_by_matrix,
@@ -52,7 +52,8 @@ def _dot(call: Call, device: torch.device) -> Function:
         return _with_int8(call, device)
     lhs, rhs = (operand.shape for operand in call.operands)
     axes = _axes(call)
-    packs = gaining(result_dtype(call), device)
+    dtype = result_dtype(call)
+    packs = dtype if may_be_packed(dtype, device) else None
     if call.result.dtype in HALF and device.type == "cpu":
         if _multiplies(call.result.dtype):
             return _of_matrices(lhs, rhs, *axes, packs)
@@ -71,7 +72,13 @@ def _multiplies(dtype: str) -> bool:
 
 
 def _of_matrices(
-    lhs: Ints, rhs: Ints, lhs_contract: Axes, rhs_contract: Axes, lhs_batch: Axes, rhs_batch: Axes, packs: int | None
+    lhs: Ints,
+    rhs: Ints,
+    lhs_contract: Axes,
+    rhs_contract: Axes,
+    lhs_batch: Axes,
+    rhs_batch: Axes,
+    packs: torch.dtype | None,
 ) -> Function:
     """A contraction of which a vector is a matrix of one row."""
     if not lhs_contract or min(len(lhs), len(rhs)) > 1:
@@ -172,13 +179,13 @@ def contraction(
     rhs_contract: Axes,
     lhs_batch: Axes,
     rhs_batch: Axes,
-    packs: int | None = None,
+    packs: torch.dtype | None = None,
     multiply: Function | None = None,
 ) -> Function:
     """A function of two tensors of the shapes `lhs` and `rhs`; the axes of the result are batch, free lhs, free rhs.
 
-    `packs`: so many rows gain by a matrix laid out for oneDNN, where it stays (`packing.gaining`). `multiply`: all that
-    is contracted is so by it, in place of `torch.mm` and `torch.bmm`.
+    `packs`: the dtype, where a matrix that stays may be laid out for oneDNN (`packing.py`). `multiply`: all that is
+    contracted is so by it, in place of `torch.mm` and `torch.bmm`.
     """
     lhs_free = _without(len(lhs), (*lhs_batch, *lhs_contract))
     rhs_free = _without(len(rhs), (*rhs_batch, *rhs_contract))
@@ -207,7 +214,7 @@ def _without(rank: int, axes: Axes) -> Axes:
     return tuple(axis for axis in range(rank) if axis not in axes)
 
 
-def _plain(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: int | None) -> Function:
+def _plain(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: torch.dtype | None) -> Function:
     """Vectors and matrices, by the function with the least overhead."""
     if len(lhs) == len(rhs) == 1:
         return torch.dot
@@ -219,7 +226,7 @@ def _plain(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: int | None
     return _by_matrix(lhs, rhs, lhs_axis, rhs_axis, packs)
 
 
-def _by_matrix(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: int | None) -> Function:
+def _by_matrix(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: torch.dtype | None) -> Function:
     """Of any axes, one of which is contracted with one of a matrix."""
     free = _without(len(lhs), (lhs_axis,))
     rows, shape = prod(lhs[axis] for axis in free), (*(lhs[axis] for axis in free), rhs[1 - rhs_axis])
@@ -236,8 +243,8 @@ def _by_matrix(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: int | 
     return Operation(lambda x, y: multiply(x, y).reshape(shape), ahead=ahead)
 
 
-def _rows_by_matrix(rows: int, rhs: Ints, axis: int, packs: int | None) -> Operation:
-    gains = is_worth_packing(rows, prod(rhs), packs)
+def _rows_by_matrix(rows: int, rhs: Ints, axis: int, packs: torch.dtype | None) -> Operation:
+    gains = packs is not None and is_worth_packing(rows, prod(rhs), packs, axis)
     ahead = Ahead(1, preparing(axis, gains), by_prepared, gains) if axis == 1 or gains else None
     return Operation(by_matrix(axis, gains), ahead=ahead)
 

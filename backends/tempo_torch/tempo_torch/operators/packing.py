@@ -1,4 +1,4 @@
-"""Large matrices that rows are multiplied by many times, laid out for oneDNN before the first product.
+"""Large matrices that rows are multiplied by many times, laid out for oneDNN.
 
 A library brings a matrix into blocks that fit its registers in each product. For few rows that takes longer than the
 product: 4 rows by a matrix of 4,096 x 1,024 take 1.6 ms, 0.4 where the matrix was brought into blocks before; 16 rows
@@ -35,17 +35,21 @@ def has_bfloat16() -> bool:
     return torch.cpu._is_avx512_bf16_supported()
 
 
-def gaining(dtype: torch.dtype, device: torch.device) -> int | None:
-    """How many rows a product has at least that gains by a packed matrix; None where oneDNN does not multiply.
+def may_be_packed(dtype: torch.dtype, device: torch.device) -> bool:
+    multiplies = dtype is torch.float32 or (dtype is torch.bfloat16 and has_bfloat16())
+    return _HAS_ONEDNN and device.type == "cpu" and multiplies
 
-    Fewer take as long as reading the matrix, and calling oneDNN takes longer than torch's own product: one row of
-    float32 by 1,024 x 1,024 182 us for 147. Torch's own of bfloat16 reads it at half the speed.
+
+def least_rows(dtype: torch.dtype, contracted: int) -> int:
+    """How many rows a product has at least that gains by a packed matrix.
+
+    Fewer take as long as reading the matrix, and calling oneDNN takes longer than torch's own product (one row of
+    float32 by 1,024 x 1,024: 196 us for 148). Torch's takes a step at two rows, at four where outputs lie first (three
+    by 4,096 x 1,024: 683 us, four 1,169, 806 packed); its own of bfloat16 reads the matrix at half the speed.
     """
-    if not _HAS_ONEDNN or device.type != "cpu":
-        return None
-    if dtype is torch.float32:
-        return 3
-    return 1 if dtype is torch.bfloat16 and has_bfloat16() else None
+    if dtype is not torch.float32:
+        return 1
+    return 4 if contracted else 2
 
 
 @dataclass
@@ -87,15 +91,16 @@ class PackedMatrix(torch.Tensor):
     @staticmethod
     def of(matrix: torch.Tensor, contracted: int, keep: bool) -> torch.Tensor:
         """The matrix itself where it is small, or of a dtype that oneDNN does not multiply."""
-        rows = gaining(matrix.dtype, matrix.device)
-        if matrix.dim() != 2 or matrix.numel() < _LARGE or rows is None or isinstance(matrix, PackedMatrix):
+        if matrix.dim() != 2 or matrix.numel() < _LARGE or isinstance(matrix, PackedMatrix):
             return matrix
-        forms = _Forms(contracted, matrix, keep)
-        if rows == 1:
+        if not may_be_packed(matrix.dtype, matrix.device):
+            return matrix
+        forms = _Forms(contracted, matrix.contiguous(), keep)
+        if least_rows(matrix.dtype, contracted) == 1:
             forms.pack()
         return _matrix(matrix, forms)
 
-    def for_products(self, contracted: int, gained: int) -> torch.Tensor:
+    def operand(self, contracted: int, products: int) -> torch.Tensor:
         """What rows are multiplied by along this axis, in so many products that gain by oneDNN's layout, or lose by it
         where the number is negative: in this layout or, inputs by outputs, as given.
 
@@ -106,7 +111,7 @@ class PackedMatrix(torch.Tensor):
         if forms.contracted == contracted:
             if forms.packed is not None:
                 return forms.packed
-            forms.gained = max(0, forms.gained + gained)
+            forms.gained = max(0, forms.gained + products)
             if forms.gained >= OFTEN:
                 return forms.pack()
         plain = forms.as_given()
@@ -156,7 +161,7 @@ class PackedMatrix(torch.Tensor):
 
     def share_memory_(self) -> NoReturn:
         raise InputError(
-            "a matrix that device_put laid out for products lies in no memory that processes may share",
+            "a matrix that device_put may lay out for products lies in no memory that processes may share",
             hint="share the one that device_put was given, and put it in each process",
         )
 
@@ -169,13 +174,14 @@ class PackedMatrix(torch.Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """A file has the matrix, as a tensor of torch's: how it lay here is nothing to whoever loads it."""
-        return self.plain.__reduce_ex__(protocol)
+        return _alone(self.plain).__reduce_ex__(protocol)
 
     def _keep(self) -> torch.Tensor:
-        """The plain matrix, for whoever has no hold on it."""
+        """The plain matrix in memory of its own, for whoever has no hold on it."""
         forms = self._there
-        forms.keeps, forms.plain = True, forms.as_given()
-        return forms.plain
+        forms.keeps = True
+        forms.plain = made = _alone(forms.as_given())
+        return made
 
     @classmethod
     def __torch_dispatch__(
@@ -189,12 +195,18 @@ class PackedMatrix(torch.Tensor):
             return args[0].alike()
         if any(isinstance(each, PackedMatrix) for each in _written(func, args, kwargs or {})):
             raise InputError(
-                "a matrix that device_put laid out for products is not written to", hint="put another one in its place"
+                "a matrix that device_put may lay out for products is not written to",
+                hint="put another one in its place",
             )
         given = tree_map(
             lambda each: each.plain if isinstance(each, PackedMatrix) else each, (args, dict(kwargs or {}))
         )
         return func(*given[0], **given[1])
+
+
+def _alone(matrix: torch.Tensor) -> torch.Tensor:
+    """In memory that holds nothing else."""
+    return matrix if matrix.untyped_storage().nbytes() == matrix.numel() * matrix.itemsize else matrix.clone()
 
 
 def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
@@ -218,9 +230,9 @@ def packed(matrix: torch.Tensor) -> torch.Tensor:
     return made
 
 
-def is_worth_packing(rows: int, elements: int, least: int | None) -> bool:
-    """Before a loop, where so many rows gain at least (`gaining`)."""
-    return least is not None and rows >= least and elements >= _LARGE
+def is_worth_packing(rows: int, elements: int, dtype: torch.dtype, contracted: int) -> bool:
+    """Before a loop."""
+    return rows >= least_rows(dtype, contracted) and elements >= _LARGE
 
 
 @cache
@@ -229,7 +241,7 @@ def preparing(contracted: int, packs: bool) -> Callable[[torch.Tensor, int], tor
 
     def prepared(matrix: torch.Tensor, times: int) -> torch.Tensor:
         if isinstance(matrix, PackedMatrix):
-            return matrix.for_products(contracted, times if packs else -times)
+            return matrix.operand(contracted, times if packs else -times)
         if packs and times >= OFTEN:
             return packed(matrix if contracted else matrix.t())
         return matrix.t() if contracted else matrix
@@ -249,7 +261,7 @@ def by_matrix(contracted: int, packs: bool) -> Function:
 
     def multiplied(rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
         if type(matrix) is PackedMatrix:
-            return by_prepared(rows, matrix.for_products(contracted, gained))
+            return by_prepared(rows, matrix.operand(contracted, gained))
         return torch.matmul(rows, matrix.t() if contracted else matrix)
 
     return multiplied
@@ -269,7 +281,7 @@ def vector_by_matrix(contracted: int) -> Function:
 
 def turned(matrix: torch.Tensor, times: int) -> torch.Tensor:
     """What makes of a matrix of inputs by outputs, before a loop, what `vector_by_turned` takes."""
-    found = matrix.for_products(0, -times) if type(matrix) is PackedMatrix else matrix
+    found = matrix.operand(0, -times) if type(matrix) is PackedMatrix else matrix
     return found if found.is_mkldnn else found.t()
 
 
