@@ -133,8 +133,7 @@ def _imported(settings: Settings) -> Callable[[], Any]:
 
     folder = Path(settings.folder)
     if settings.name == OURS:
-        for library in (f"tempo_{settings.backend}.backend", "tempo_greedy.scheduler", "tempo.runtime.compile"):
-            __import__(library)  # which are imported when they are asked for
+        __import__(f"tempo_{settings.backend}.backend")
         return lambda: ours(folder, settings.backend, settings.device)
     peer = PEERS[settings.name]
     for library in peer.needs:
