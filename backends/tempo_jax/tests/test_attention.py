@@ -49,7 +49,7 @@ def called(sample: Sample, dtype: str = "float32") -> Call:
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of fewer points, so that few points are pieces of several blocks."""
     if request.param is not None:
-        monkeypatch.setattr(own, "points_at_once", lambda call, in_parts: request.param)
+        monkeypatch.setattr(own, "points_at_once", lambda call, **given: request.param)
         monkeypatch.setattr(own, "_FEW", 0)
 
 

@@ -218,12 +218,12 @@ MOST_SCORES = 1 << 20
 """How many scores are held at once, about."""
 
 
-def points_at_once(call: Call, in_parts: bool = False) -> int:
-    """How many points make a block of about `MOST_SCORES` scores; no fewer than 16, since each block is some calls.
-    `in_parts`: a block need not be of all of the axes in front."""
+def points_at_once(call: Call, in_parts: bool = False, most: int = 128) -> int:
+    """How many points make a block of about `MOST_SCORES` scores, `most` of them; no fewer than 16, since each block is
+    some calls. `in_parts`: a block need not be of all of the axes in front."""
     in_front = 1 if in_parts else math.prod(call.result.shape[:-3])
     per_point = in_front * call.result.shape[-2] * band_of(call).widest
-    return max(16, min(128, MOST_SCORES // max(per_point, 1)))
+    return max(16, min(most, MOST_SCORES // max(per_point, 1)))
 
 
 def _banded_numpy(call: Call) -> Function:
