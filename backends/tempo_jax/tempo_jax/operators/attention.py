@@ -80,12 +80,13 @@ class _BlockedAttention:
         return out
 
     def in_parts(self, *given: Value, axis: int = 0) -> Value:
-        """A loop over parts of an axis in front, of as many elements as hold no more than a block may."""
+        """A loop over parts of an axis in front, of as many elements as hold half of what a block may: XLA holds the
+        scores of pieces of one block, which are no loops, at once."""
         q, v = given[0], given[2]
         if axis == q.ndim - 3:
             return self.in_blocks(*given)
         one = math.prod(q.shape[axis + 1 : -3]) * q.shape[-2] * self.size * self.band.widest
-        extent, count = q.shape[axis], max(1, MOST_SCORES // max(one, 1))
+        extent, count = q.shape[axis], max(1, MOST_SCORES // 2 // max(one, 1))
         if count >= extent:
             return self.in_parts(*given, axis=axis + 1)
 
