@@ -56,7 +56,7 @@ def _dot(call: Call, device: torch.device) -> Function:
     packs = dtype if may_be_packed(dtype, device) else None
     if call.result.dtype in HALF and device.type == "cpu":
         if _multiplies(call.result.dtype):
-            return _of_matrices(lhs, rhs, *axes, packs)
+            return _of_matrices(lhs, rhs, axes, packs)
         return _matrix_by_vector(call) or contraction(lhs, rhs, *axes, multiply=_of_halves)
     return contraction(lhs, rhs, *axes, packs)
 
@@ -71,23 +71,16 @@ def _multiplies(dtype: str) -> bool:
     return dtype == "bfloat16" and has_bfloat16()
 
 
-def _of_matrices(
-    lhs: Ints,
-    rhs: Ints,
-    lhs_contract: Axes,
-    rhs_contract: Axes,
-    lhs_batch: Axes,
-    rhs_batch: Axes,
-    packs: torch.dtype | None,
-) -> Function:
+def _of_matrices(lhs: Ints, rhs: Ints, axes: Sequence[Axes], packs: torch.dtype | None) -> Function:
     """A contraction of which a vector is a matrix of one row."""
+    lhs_contract, rhs_contract = axes[:2]
     if not lhs_contract or min(len(lhs), len(rhs)) > 1:
-        return contraction(lhs, rhs, lhs_contract, rhs_contract, lhs_batch, rhs_batch, packs)
+        return contraction(lhs, rhs, *axes, packs)
     if len(rhs) == 2 and len(lhs) == 1:
         return _rows_by_matrix(1, rhs, rhs_contract[0], packs)
     shape = (*_left(lhs, lhs_contract), *_left(rhs, rhs_contract))
     rows = [(1, *each) if len(each) == 1 else each for each in (lhs, rhs)]
-    at = [(1,) if len(each) == 1 else axes for each, axes in ((lhs, lhs_contract), (rhs, rhs_contract))]
+    at = [(1,) if len(each) == 1 else own for each, own in ((lhs, lhs_contract), (rhs, rhs_contract))]
     multiply = _called(contraction(*rows, *at, (), ()))
     return lambda x, y: multiply(x.reshape(rows[0]), y.reshape(rows[1])).reshape(shape)
 
