@@ -151,6 +151,16 @@ def test_what_loses_by_packing_counts_against_it(counted: list[Any]) -> None:
     assert not counted
 
 
+def test_a_loop_that_takes_it_along_the_other_axis_packs_it_for_itself(counted: list[Any]) -> None:
+    _, w, _ = put("float32", ROWS, True)
+    run, arrays = tp.compile(recurrence(False, 1), "torch"), given(packing.OFTEN, 1)
+    found = run(w=w, x=arrays["x"])["last"]
+    assert len(counted) == 1
+    assert w.kept is not None
+    wanted = tp.compile(recurrence(False, 1), "numpy")(w=np.asarray(w), x=arrays["x"])["last"]
+    np.testing.assert_allclose(np.asarray(found), wanted, atol=1e-3)
+
+
 @pytest.mark.skipif(not packing.has_bfloat16(), reason="this processor has no instructions for bfloat16")
 def test_a_matrix_of_bfloat16_is_packed_where_it_is_put(counted: list[Any]) -> None:
     _, w, run = put("bfloat16", 1, True)

@@ -118,6 +118,11 @@ class PackedMatrix(torch.Tensor):
         return plain.t() if contracted else plain
 
     @property
+    def contracted(self) -> int:
+        """The axis along which products take it in oneDNN's layout."""
+        return self._there.contracted
+
+    @property
     def plain(self) -> torch.Tensor:
         return self._there.as_given()
 
@@ -241,7 +246,9 @@ def preparing(contracted: int, packs: bool) -> Callable[[torch.Tensor, int], tor
 
     def prepared(matrix: torch.Tensor, times: int) -> torch.Tensor:
         if isinstance(matrix, PackedMatrix):
-            return matrix.operand(contracted, times if packs else -times)
+            if matrix.contracted == contracted:
+                return matrix.operand(contracted, times if packs else -times)
+            matrix = matrix.plain
         if packs and times >= OFTEN:
             return packed(matrix if contracted else matrix.t())
         return matrix.t() if contracted else matrix
