@@ -85,17 +85,19 @@ class _BlockedAttention:
         q, v = given[0], given[2]
         if axis == q.ndim - 3:
             return self.in_blocks(*given)
-        one = math.prod(q.shape[axis + 1 : -3]) * q.shape[-2] * self.size * self.band.widest
-        extent, count = q.shape[axis], max(1, MOST_SCORES // 2 // max(one, 1))
-        if count >= extent:
+        one = math.prod(q.shape[axis + 1 : -3]) * q.shape[-2] * min(self.size, self.band.points) * self.band.widest
+        extent, most = q.shape[axis], max(1, MOST_SCORES // 2 // max(one, 1))
+        if most >= extent:
             return self.in_parts(*given, axis=axis + 1)
+        parts = -(-extent // most)
+        count = -(-extent // parts)  # as even as they can be: the last begins where it ends with the axis
 
         def step(number: Value, out: Value) -> Value:
             first = jnp.minimum(number * count, extent - count)
             made = self.in_parts(*(_part(each, axis - each.ndim, first, count) for each in given), axis=axis + 1)
             return lax.dynamic_update_slice_in_dim(out, made, first, axis)
 
-        return lax.fori_loop(0, -(-extent // count), step, self.nothing(q, v))
+        return lax.fori_loop(0, parts, step, self.nothing(q, v))
 
     @staticmethod
     def nothing(q: Value, v: Value) -> Value:
