@@ -343,9 +343,8 @@ class Executable:
         What varies along dims may be a list of arrays, one for each point. It stays so where the backend reads it at
         points, at the sizes last compiled or run, and is laid out as one array, part by part, elsewhere. On a processor
         arrays are not copied that need not be: they share the caller's memory. PyTorch's large matrices that rows are
-        multiplied by are, at once or by the call at which enough products have gained by it: they are laid out for
-        these products, are not to be written to, and what is written later to the matrix that was given calls may not
-        see.
+        multiplied by are, at once or by the first call whose loops gain by it: they are laid out for these products,
+        are not to be written to, and what is written later to the matrix that was given calls may not see.
 
         Raises `InputError` for a name that is no input, and as a call does for what does not fit.
 

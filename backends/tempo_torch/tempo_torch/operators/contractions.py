@@ -239,7 +239,7 @@ def _by_matrix(lhs: Ints, rhs: Ints, lhs_axis: int, rhs_axis: int, packs: torch.
 def _rows_by_matrix(rows: int, rhs: Ints, axis: int, packs: torch.dtype | None) -> Operation:
     gains = packs is not None and is_worth_packing(rows, prod(rhs), packs, axis)
     ahead = Ahead(1, preparing(axis, gains), by_prepared, gains) if axis == 1 or gains else None
-    return Operation(by_matrix(axis, gains), ahead=ahead)
+    return Operation(by_matrix(axis), ahead=ahead)
 
 
 def _product(lhs: Ints, rhs: Ints, lhs_axes: tuple[Axes, Axes], rhs_axes: tuple[Axes, Axes]) -> Function:

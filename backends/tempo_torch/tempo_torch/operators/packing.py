@@ -22,7 +22,7 @@ from tempo.errors import InputError
 from tempo_torch.operators.builder import Function
 
 OFTEN = 32
-"""Products from which on a matrix is packed: a loop's before it, one that a caller keeps after so many."""
+"""Products of a loop from which on a matrix is packed before it."""
 _LARGE = 1 << 18
 """Elements of a matrix from which on the operator's overhead, ten microseconds, does not matter."""
 _HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
@@ -55,14 +55,12 @@ def least_rows(dtype: torch.dtype, contracted: int) -> int:
 @dataclass
 class _Forms:
     """A matrix as it was given, in oneDNN's layout for products along an axis, or both; what shares its memory shares
-    these. `keeps`: as it was given it is kept in any case. `gained`: the products so far that would have gained by
-    oneDNN's layout."""
+    these. One of them is there. `keeps`: as it was given it stays."""
 
     contracted: int
     plain: torch.Tensor | None
     keeps: bool
     packed: torch.Tensor | None = None
-    gained: int = 0
 
     def pack(self) -> torch.Tensor:
         plain = self.as_given()
@@ -80,10 +78,11 @@ class _Forms:
 
 
 class PackedMatrix(torch.Tensor):
-    """A matrix for a caller to keep, which products along one axis take in oneDNN's layout where they gain by it.
+    """A matrix for a caller to keep, which products along one axis take in oneDNN's layout where they gain by it: all,
+    or, of float32, those of a loop with several rows. Which do is a matter of the program, not of what has run: the
+    same call has the same bits. So a matrix of float32 stays as it was given, too.
 
-    To everything else it is the matrix: as it was given, where that was to be kept or nothing is packed yet, else a
-    copy. It is not written to.
+    To everything else it is the matrix, as it was given or, where that is gone, a copy. It is not written to.
     """
 
     _forms: _Forms | None
@@ -95,25 +94,18 @@ class PackedMatrix(torch.Tensor):
             return matrix
         if not may_be_packed(matrix.dtype, matrix.device):
             return matrix
-        forms = _Forms(contracted, matrix.contiguous(), keep)
-        if least_rows(matrix.dtype, contracted) == 1:
+        all_gain = _all_gain(matrix.dtype, contracted)
+        forms = _Forms(contracted, matrix.contiguous(), keep or not all_gain)
+        if all_gain:
             forms.pack()
         return _matrix(matrix, forms)
 
-    def operand(self, contracted: int, products: int) -> torch.Tensor:
-        """What rows are multiplied by along this axis, in so many products that gain by oneDNN's layout, or lose by it
-        where the number is negative: in this layout or, inputs by outputs, as given.
-
-        What is to come is not known: it is packed when it would have paid for itself, as skis that were rented are
-        bought (Karlin et al., Competitive snoopy caching, Algorithmica 3, 1988).
-        """
+    def operand(self, contracted: int, again: bool) -> torch.Tensor:
+        """What rows are multiplied by along this axis: in oneDNN's layout or, inputs by outputs, as given. `again`: it
+        is one of several products that gain by the layout."""
         forms = self._there
-        if forms.contracted == contracted:
-            if forms.packed is not None:
-                return forms.packed
-            forms.gained = max(0, forms.gained + products)
-            if forms.gained >= OFTEN:
-                return forms.pack()
+        if forms.contracted == contracted and (again or _all_gain(self.dtype, contracted)):
+            return forms.packed if forms.packed is not None else forms.pack()
         plain = forms.as_given()
         return plain.t() if contracted else plain
 
@@ -150,7 +142,9 @@ class PackedMatrix(torch.Tensor):
     # What looks at memory, which torch asks no `__torch_dispatch__` for, has that of the plain matrix.
 
     def numpy(self, *, force: bool = False) -> Any:
-        return self.plain.numpy(force=force)
+        found = self.plain.numpy(force=force)
+        found.flags.writeable = False
+        return found
 
     def tolist(self) -> Any:
         return self.plain.tolist()
@@ -235,6 +229,11 @@ def packed(matrix: torch.Tensor) -> torch.Tensor:
     return made
 
 
+def _all_gain(dtype: torch.dtype, contracted: int) -> bool:
+    """Whether all products do by a packed matrix."""
+    return least_rows(dtype, contracted) == 1
+
+
 def is_worth_packing(rows: int, elements: int, dtype: torch.dtype, contracted: int) -> bool:
     """Before a loop."""
     return rows >= least_rows(dtype, contracted) and elements >= _LARGE
@@ -247,7 +246,7 @@ def preparing(contracted: int, packs: bool) -> Callable[[torch.Tensor, int], tor
     def prepared(matrix: torch.Tensor, times: int) -> torch.Tensor:
         if isinstance(matrix, PackedMatrix):
             if matrix.contracted == contracted:
-                return matrix.operand(contracted, times if packs else -times)
+                return matrix.operand(contracted, packs)
             matrix = matrix.plain
         if packs and times >= OFTEN:
             return packed(matrix if contracted else matrix.t())
@@ -262,13 +261,12 @@ def by_prepared(rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
 
 
 @cache
-def by_matrix(contracted: int, packs: bool) -> Function:
+def by_matrix(contracted: int) -> Function:
     """Rows, or one without an axis of them, by a matrix along one of its axes."""
-    gained = 1 if packs else -1
 
     def multiplied(rows: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
         if type(matrix) is PackedMatrix:
-            return by_prepared(rows, matrix.operand(contracted, gained))
+            return by_prepared(rows, matrix.operand(contracted, again=False))
         return torch.matmul(rows, matrix.t() if contracted else matrix)
 
     return multiplied
@@ -276,7 +274,7 @@ def by_matrix(contracted: int, packs: bool) -> Function:
 
 @cache
 def vector_by_matrix(contracted: int) -> Function:
-    multiplied_by_packed = by_matrix(contracted, False)
+    multiplied_by_packed = by_matrix(contracted)
 
     def multiplied(vector: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
         if type(matrix) is PackedMatrix:
@@ -288,7 +286,8 @@ def vector_by_matrix(contracted: int) -> Function:
 
 def turned(matrix: torch.Tensor, times: int) -> torch.Tensor:
     """What makes of a matrix of inputs by outputs, before a loop, what `vector_by_turned` takes."""
-    found = matrix.operand(0, -times) if type(matrix) is PackedMatrix else matrix
+    del times
+    found = matrix.operand(0, again=False) if type(matrix) is PackedMatrix else matrix
     return found if found.is_mkldnn else found.t()
 
 
