@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from operator import add
 from operator import index as to_index
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
@@ -313,11 +314,8 @@ class Expr(Structural):
 
     def value(self, env: Bindings) -> Value:
         """The value in the integers of `env`."""
-        total: Value = self.const
-        for atom, c in self.terms:
-            value = atom.value(env)
-            total = total + (value if c == 1 else c * value)
-        return total
+        parts = [atom.value(env) if c == 1 else c * atom.value(env) for atom, c in self.terms]
+        return reduce(add, parts if parts and not self.const else [*parts, self.const])
 
     @cached_property
     def is_long(self) -> bool:
