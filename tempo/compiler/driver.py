@@ -10,9 +10,7 @@ What a backend declares that it does not do is refused before anything runs: a w
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
@@ -40,7 +38,7 @@ from tempo.plugins.messages import unsupported_operator
 from tempo.reference.backend import ReferenceBackend
 from tempo.sdg.graph import Graph, Node
 from tempo.symbolic import TRUE, Condition, Symbol
-from tempo.waiting import waiting
+from tempo.waiting import collector_paused, waiting
 
 
 def with_fewer_axes(
@@ -111,19 +109,6 @@ def pass_manager(passes: tuple[Pass, ...], loop_passes: tuple[LoopPass, ...], op
     """Of all passes, those on the graph and those on LoopIR; `loop_passes` are those at sizes."""
     disable = options.disable if options.lift else (*options.disable, Lift.name)
     return PassManager.configured((*passes, *for_all_sizes(), *for_streams(), *loop_passes), disable, options.debug)
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Without the collector of cycles: it would look again and again through graphs that have none, for up to a third
-    of the time that a large program takes."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @dataclass(frozen=True)

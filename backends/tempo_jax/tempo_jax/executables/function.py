@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from tempo.backends import Submit
-from tempo.waiting import waiting
+from tempo.waiting import collector_paused, waiting
 from tempo_jax.checks import ErrorWord
 from tempo_jax.executables import cache, malloc
 from tempo_jax.executables.recall import Identity, is_seen_through, is_watched, keep, kinds_of, may_be_kept, recalled
@@ -173,6 +173,7 @@ class JittedFunction:
         if wait is not None and submit is None:
             wait()
 
+    @collector_paused()
     def _begun(
         self, kinds: tuple[str, ...], arguments: tuple[Any, ...], submit: Submit | None
     ) -> Callable[[], None] | None:
