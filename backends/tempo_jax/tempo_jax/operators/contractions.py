@@ -28,6 +28,8 @@ _LEAST_ELEMENTS = 1 << 14
 """A copy of a smaller matrix takes no time."""
 _LEAST_MATRIX, _MOST_ROWS = 1 << 12, 256
 """Which side of a product is packed does not count where the matrix is smaller, or by more rows."""
+_FEW_ROWS = 8
+"""Up to so many rows of bfloat16 come first."""
 
 
 @dataclass(frozen=True)
@@ -107,20 +109,25 @@ def _of_rows(left: _DotOperand, right: _DotOperand, call: Call) -> bool:
 
 def _rows_by_matrix(left: _DotOperand, right: _DotOperand, call: Call, numbers: Numbers) -> Function:
     """XLA's library for a processor packs the second side anew in every call, and reads the first as it lies. So the
-    matrix is first, and what is made of it is turned; without the barrier XLA turns the product again. Rows of halves
-    that were made so XLA takes for columns, which the library does not take: it makes the matrix one of float32. From
-    three axes they are made rows again."""
+    matrix is first, and what is made of it is turned; without the barrier XLA turns the product again. Few rows of
+    bfloat16 come first all the same: the library takes pairs of products of both sides at once only where both are
+    packed (8 rows: 10 GB of a matrix in a second for 8, 2 rows 15 for 8). Rows of halves that were made so XLA takes
+    for columns, which the library does not take: it makes the matrix one of float32. From three axes they are made rows
+    again."""
     dtype = call.result.dtype
+    rows_first = dtype == "bfloat16" and prod(left.sizes(left.free)) <= _FEW_ROWS
     other_way = ((right.contract, left.contract), ((), ()))
     order = (*range(1, len(call.result.shape)), 0)
     may_be_columns = dtype in HALF and len(left.shape) == 2
+    plain = partial(_dot_general, numbers=numbers, dtype=dtype)
 
     def on_cpu(x: Value, y: Value) -> Value:
         if may_be_columns:
             x = lax.reshape(lax.optimization_barrier(lax.expand_dims(x, (0,))), x.shape)
+        if rows_first:
+            return plain(x, y)
         return lax.transpose(lax.optimization_barrier(_dot_general(y, x, other_way, dtype)), order)
 
-    plain = partial(_dot_general, numbers=numbers, dtype=dtype)
     return lambda x, y: lax.platform_dependent(x, y, cpu=on_cpu, default=plain)
 
 
@@ -159,7 +166,7 @@ def _wide(x: Value, y: Value, numbers: Numbers) -> Value:
 # -- a large matrix of few bits by a vector, on a CPU ------------------------------------------------------------------
 #
 # No library of XLA's multiplies a vector of halves, or one of floats by a matrix of int8: XLA makes a matrix of float32
-# first, before a loop if there is one.
+# first, before a loop if there is one. For several rows of bfloat16 there is a library, and nothing to compile.
 
 
 def _of_vector(left: _DotOperand, right: _DotOperand, call: Call) -> Function | None:
@@ -178,6 +185,7 @@ class _Matrix:
     free: int
     contracted: int
     by_rows: bool
+    twice: bool
     call: Call
 
     @staticmethod
@@ -188,16 +196,24 @@ class _Matrix:
         if not is_widened or not one_vector or prod(matrix.shape) < _LEAST_ELEMENTS:
             return None
         by_rows, by_columns = ([*each] == sorted(each) for each in ((*free, *contract), (*contract, *free)))
-        if not free or not contract or not (by_rows or (by_columns and call.result.dtype == "bfloat16")):
+        has_library = call.result.dtype == "bfloat16"
+        if not free or not contract or not (by_rows or (by_columns and has_library)):
             return None
-        return _Matrix(prod(matrix.sizes(free)), prod(matrix.sizes(contract)), by_rows, call)
+        twice = has_library and (matrix.dtype == "bfloat16" or not by_rows)
+        return _Matrix(prod(matrix.sizes(free)), prod(matrix.sizes(contract)), by_rows, twice, call)
 
     def __call__(self, matrix: Value, vector: Value) -> Value:
         vector = lax.reshape(vector, (self.contracted,))
-        made = self.rows_by(matrix, vector) if self.by_rows else self.columns_by(matrix, vector)
+        made = self.by_two(matrix, vector) if self.twice else self.by_one(matrix, vector)
         return lax.reshape(made, self.call.result.shape)
 
-    def rows_by(self, matrix: Value, vector: Value) -> Value:
+    def by_two(self, matrix: Value, vector: Value) -> Value:
+        lies = (self.free, self.contracted) if self.by_rows else (self.contracted, self.free)
+        twice = lax.optimization_barrier(lax.broadcast(vector, (2,)))
+        numbers = (((1,), (int(self.by_rows),)), ((), ()))
+        return converted(_wide(twice, lax.reshape(matrix, lies), numbers)[0], self.call.result.dtype)
+
+    def by_one(self, matrix: Value, vector: Value) -> Value:
         """In loops that XLA writes, and converts in: for a short vector without other axes (which the barrier keeps
         away from it), in front of a matrix that is given transposed. So a long one is taken in parts; and since XLA
         puts an addition in the place of the conversion, what the negated parts behind the first make is subtracted.
@@ -213,12 +229,6 @@ class _Matrix:
         numbers = (((0,), (0,)), ((), ()))
         sums = [_wide(part, rows[:, at].T, numbers) for part, at in zip(parts, (first, *rest), strict=True)]
         return converted(reduce(sub, sums), self.call.result.dtype)
-
-    def columns_by(self, matrix: Value, vector: Value) -> Value:
-        """Twice: for several rows there is a library."""
-        columns = lax.reshape(matrix, (self.contracted, self.free))
-        twice = lax.optimization_barrier(lax.broadcast(vector, (2,)))
-        return converted(_wide(twice, columns, (((1,), (0,)), ((), ())))[0], self.call.result.dtype)
 
 
 @dataclass(frozen=True)
