@@ -124,7 +124,7 @@ def put(dtype: str, rows: int, turned: bool) -> tuple[tp.Executable, Any, Callab
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_matrix_that_was_put_is_packed_once_for_all_loops(turned: bool, counted: list[Any]) -> None:
-    _, w, run = put("float32", ROWS, turned)
+    _, _, run = put("float32", ROWS, turned)
     assert not counted
     found = [run()["h"] for _ in range(6)]
     assert len(counted) == 1
