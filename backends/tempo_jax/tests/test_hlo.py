@@ -603,16 +603,17 @@ def test_a_matrix_that_rows_are_multiplied_by_is_not_packed_for_each_product():
     assert first_sides(rows=4, width=64) == {"f32[64,64]"}
 
 
-def test_matrices_of_halves_stay_halves_for_rows_that_were_made_by_one():
+@pytest.mark.parametrize("rows", [1, 8, 9])
+def test_matrices_of_halves_stay_halves_for_rows_that_were_made_by_one(rows: int):
     width, recorder = 192, Recorder()
     with tp.Program() as program:
-        b = tp.dim("b", 8)
+        b = tp.dim("b", rows)
         x = tp.input("x", (width,), (b,), "bfloat16")
         for name in ("up", "across", "down"):
             x = tp.tanh(tp.input(name, (width, width), dtype="bfloat16") @ x)
         tp.output("y", x)
     given = {name: jnp.ones((width, width), "bfloat16") for name in ("up", "across", "down")}
-    tp.compile(program, recorder)(x=jnp.ones((8, width), "bfloat16"), **given)
+    tp.compile(program, recorder)(x=jnp.ones((rows, width), "bfloat16"), **given)
     products = [shape for text in recorder.texts for shape in re.findall(rf"(\w+)\[{width},{width}\]", text)]
     assert set(products) == {"bf16"}
 
