@@ -30,7 +30,7 @@ def run(step: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
 
 
 def refused(step: Callable[[torch.Tensor], torch.Tensor]) -> str:
-    with pytest.raises(Exception) as caught:  # noqa: B017, PT011
+    with pytest.raises(Exception) as caught:
         run(step)
     error: BaseException | None = caught.value
     while error is not None and not isinstance(error, RefusedError):
