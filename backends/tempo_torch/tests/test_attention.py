@@ -51,16 +51,18 @@ def check(call: Call, arrays: list[Any], length: int) -> None:
     with np.errstate(all="ignore"):
         wanted = OPERATORS["attention"].numpy(call)(*arrays, length)
     found = TABLE["attention"](call, CPU)(*(from_host(each.copy(), CPU) for each in arrays), length)
-    np.testing.assert_allclose(to_host(found), wanted, rtol=2e-6, atol=2e-6)
+    near = 2e-6 if call.result.dtype == "float32" else 2e-2
+    np.testing.assert_allclose(to_host(found).astype(np.float32), wanted.astype(np.float32), rtol=near, atol=near)
 
 
 @pytest.mark.parametrize("keys", [1, 3, 7, 8, 40])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("operand", [0, 1, 2, 3])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.usefixtures("either_way")
-def test_what_is_not_finite_is_seen_where_it_is(keys: int, value: float, operand: int) -> None:
+def test_what_is_not_finite_is_seen_where_it_is(keys: int, value: float, operand: int, dtype: str) -> None:
     """Torch's kernel makes 0 of a row whose scores are all NaN, where it has few keys, or all -inf."""
-    call = called(keys, biased=operand == 3)
+    call = called(keys, biased=operand == 3, dtype=dtype)
     arrays = drawn(call)
     arrays[0], arrays[operand] = np.abs(arrays[0]), arrays[operand].copy()
     arrays[operand][-1] = value
@@ -83,10 +85,11 @@ def test_zeros_and_lengths(length: int) -> None:
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("hidden", ["few", "rows", "the last", "all"])
 @pytest.mark.parametrize("scores", [1.0, 1e17, -1e17, 0.0])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.usefixtures("either_way")
-def test_what_a_mask_hides(fill: float, biased: bool, hidden: str, scores: float) -> None:
+def test_what_a_mask_hides(fill: float, biased: bool, hidden: str, scores: float, dtype: str) -> None:
     """Where all is hidden, or what is seen is as low as the fill, this counts."""
-    call = called(7, biased, fill=fill)
+    call = called(7, biased, dtype=dtype, fill=fill)
     *arrays, _ = drawn(call)
     arrays[0], arrays[1] = np.abs(arrays[0]) * abs(scores), np.abs(arrays[1]) * scores
     seen = np.arange(7) != 6 if hidden == "the last" else np.random.default_rng(1).random((5, 7)) > 0.3
@@ -178,6 +181,7 @@ def test_halves_are_made_float32_text_by_text_and_head_by_head(
     *given, mask = drawn_for_texts(call)
     halves = [from_host(each.astype(np.float32), CPU).to(TORCH_DTYPES[dtype]) for each in given]
     wanted = TABLE["attention"](of_texts(shared=shared), CPU)(*(x.float() for x in halves), torch.from_numpy(mask), 9)
+    monkeypatch.setattr(attention, "multiplies", lambda dtype: False)
     never_in_steps(monkeypatch)
     with in_parts_of(elements) as parts:
         found = TABLE["attention"](call, CPU)(*halves, torch.from_numpy(mask), 9)
@@ -215,9 +219,30 @@ def test_one_text_that_is_not_finite_sends_all_in_steps(text: int, in_parts_of: 
         assert bool(found[each].isfinite().all()) == (each != text)
 
 
+@pytest.mark.parametrize("form", ["plain", "masked", "biased", "masked and biased"])
+@pytest.mark.parametrize("rows", [1, 5])
+def test_bfloat16_goes_through_the_kernel_as_it_is(
+    form: str, rows: int, in_parts_of: InParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the processor multiplies it."""
+    monkeypatch.setattr(attention, "multiplies", lambda dtype: True)
+    never_in_steps(monkeypatch)
+    call = called(7, "biased" in form, rows, dtype="bfloat16", fill=-np.inf if "masked" in form else None)
+    arrays = drawn(call)
+    if "masked" in form:
+        arrays[-1] = np.arange(7) != np.arange(rows)[:, None]
+    with in_parts_of(1) as made:
+        check(call, arrays, 7)
+        check(call, arrays, 5)
+    assert not made
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("at_once", [1, 3, 4, 7, 8])
-def test_halves_are_made_float32_in_parts(dtype: str, at_once: int, in_parts_of: InParts) -> None:
+def test_halves_are_made_float32_in_parts(
+    dtype: str, at_once: int, in_parts_of: InParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "multiplies", lambda dtype: False)
     call = called(7, biased=True, rows=2, dtype=dtype)
     arrays = [from_host(each.astype(np.float32), CPU).to(TORCH_DTYPES[dtype]) for each in drawn(call)]
     whole = TABLE["attention"](call, CPU)(*arrays, 7)

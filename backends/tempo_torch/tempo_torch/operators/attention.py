@@ -14,7 +14,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from tempo.backends.operators import Attrs, Call
 from tempo_torch.moving import Moving
-from tempo_torch.operators.builder import HALF, HALVES, Builder, Function, Operation
+from tempo_torch.operators.builder import HALF, HALVES, Builder, Function, Operation, result_dtype
+from tempo_torch.operators.packing import multiplies
 from tempo_torch.operators.widening import counts_at_once, product, wider
 
 _MANY_SCORES = 1 << 21
@@ -32,7 +33,8 @@ def _attention(call: Call, device: torch.device) -> Function:
     """`queries, keys, values[, bias][, mask], length`; see `tempo.sdg.composites.attention`.
 
     On the CPU the kernel takes 0.1 to 0.7 of what steps do where these copy keys (`_lie_as_one`), or scores are many
-    (16 heads of 256 rows and 2,047 keys: 0.5 to 0.8); else 0.9 to 1.6, most where both are few (a row and 33 keys).
+    (16 heads of 256 rows and 2,047 keys: 0.5 to 0.8); else 0.9 to 1.6, most where both are few (a row and 33 keys). Of
+    bfloat16 where the processor multiplies it, which is not made float32 for the kernel, 0.3 to 0.8.
     """
     attrs, on_cpu, is_half = call.attrs, device.type == "cpu", call.result.dtype in HALF
     steps: Function = partial(in_steps, attrs)
@@ -90,10 +92,11 @@ def _on_cpu(call: Call) -> Function:
     scores_of_a_key, has_many_rows = prod(batch) * rows, 4 * rows > width
     always_lie_as_one = sum(size > 1 for size in batch) < 2
     has_one_width = call.result.shape[-1] == width
+    is_multiplied = multiplies(result_dtype(call))
 
     def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *extras: torch.Tensor) -> torch.Tensor:
         scores = scores_of_a_key * k.shape[-2]
-        is_faster = has_many_rows and scores > _MANY_SCORES
+        is_faster = is_multiplied or (has_many_rows and scores > _MANY_SCORES)
         is_faster = is_faster or not (always_lie_as_one or (_lie_as_one(k) and _lie_as_one(v)))
         if is_faster and has_one_width and scores:
             return _by_kernel_as_in_steps(attrs, q, k, v, *extras)
@@ -105,16 +108,17 @@ def _on_cpu(call: Call) -> Function:
 def _by_kernel_as_in_steps(
     attrs: Attrs, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *extras: torch.Tensor
 ) -> torch.Tensor:
-    """Halves in float32, some at once.
+    """Halves that the processor does not multiply in float32, some at once.
 
     The kernel gives the log of the sum of each row's exponentials, too. That is 0 of a row whose scores are all -inf or
     NaN (of few keys), of which it makes 0, too; NaN where what a mask hides is not finite. Where it is far above the
     mask's fill, what is hidden has no weight in either. It divides by the sum at the end: values of the greatest
     numbers overflow; and weights below the least normal number are 0, which shows beside values that are as great.
     """
-    given, wide = [_batched(x) for x in (q, k, v)], torch.float32 if q.dtype in HALVES else q.dtype
+    given, added = [_batched(x) for x in (q, k, v)], torch.float32 if q.dtype in HALVES else q.dtype
+    wide = q.dtype if multiplies(q.dtype) else added
     if extras:
-        given.append(_batched(_added(attrs, wide, *extras)).expand(*given[0].shape[:2], -1, -1))
+        given.append(_batched(_added(attrs, added, *extras)).expand(*given[0].shape[:2], -1, -1))
     least = attrs["fill"] + NOTHING if attrs["masked"] else -inf
     found, counts = torch.empty_like(given[0]), counts_at_once(*given[1:3], wide)
     for into, query, key, value, *mask in zip(*(_parts(x, counts) for x in (found, *given))):

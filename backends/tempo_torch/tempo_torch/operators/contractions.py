@@ -26,9 +26,9 @@ from tempo_torch.operators.builder import (
 from tempo_torch.operators.packing import (
     by_matrix,
     by_prepared,
-    has_bfloat16,
     is_worth_packing,
     may_be_packed,
+    multiplies,
     preparing,
     turned,
     vector_by_matrix,
@@ -55,7 +55,7 @@ def _dot(call: Call, device: torch.device) -> Function:
     dtype = result_dtype(call)
     packs = dtype if may_be_packed(dtype, device) else None
     if call.result.dtype in HALF and device.type == "cpu":
-        if _multiplies(call.result.dtype):
+        if multiplies(dtype):
             return _of_matrices(lhs, rhs, axes, packs)
         return _matrix_by_vector(call) or contraction(lhs, rhs, *axes, multiply=_of_halves)
     return contraction(lhs, rhs, *axes, packs)
@@ -64,11 +64,6 @@ def _dot(call: Call, device: torch.device) -> Function:
 def _axes(call: Call) -> list[Axes]:
     """As `contraction` takes them."""
     return [tuple(call.attrs[name]) for name in ("lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch")]
-
-
-def _multiplies(dtype: str) -> bool:
-    """Whether the processor multiplies matrices of these halves."""
-    return dtype == "bfloat16" and has_bfloat16()
 
 
 def _of_matrices(lhs: Ints, rhs: Ints, axes: Sequence[Axes], packs: torch.dtype | None) -> Function:
@@ -110,7 +105,7 @@ def _with_int8(call: Call, device: torch.device) -> Function:
     rows, width = prod(lhs.shape[:-1]), lhs.shape[-1] if lhs.shape else 0
     is_plain = axes == [(len(lhs.shape) - 1,), (1,), (), ()] and len(rhs.shape) == 2 and rhs.dtype == "int8"
     if not (is_plain and made is torch.bfloat16 and width % _STEP == 0 and 0 < rows <= _FEW):
-        dtype = torch.float32 if call.result.dtype in HALF and not _multiplies(call.result.dtype) else made
+        dtype = torch.float32 if call.result.dtype in HALF and not multiplies(made) else made
         return contraction(*shapes, *axes, multiply=lambda x, y: _rounded(product(x, y, dtype), made))
     ones = torch.ones(rhs.shape[0], dtype=made, device=device)
 

@@ -35,9 +35,13 @@ def has_bfloat16() -> bool:
     return torch.cpu._is_avx512_bf16_supported()
 
 
+def multiplies(dtype: torch.dtype) -> bool:
+    """Whether the processor multiplies matrices of these halves."""
+    return dtype is torch.bfloat16 and has_bfloat16()
+
+
 def may_be_packed(dtype: torch.dtype, device: torch.device) -> bool:
-    multiplies = dtype is torch.float32 or (dtype is torch.bfloat16 and has_bfloat16())
-    return _HAS_ONEDNN and device.type == "cpu" and multiplies
+    return _HAS_ONEDNN and device.type == "cpu" and (dtype is torch.float32 or multiplies(dtype))
 
 
 def least_rows(dtype: torch.dtype, contracted: int) -> int:
