@@ -119,20 +119,36 @@ def _by_kernel_as_in_steps(
     wide = q.dtype if multiplies(q.dtype) else added
     if extras:
         given.append(_batched(_added(attrs, added, *extras)).expand(*given[0].shape[:2], -1, -1))
-    least = attrs["fill"] + NOTHING if attrs["masked"] else -inf
-    found, counts = torch.empty_like(given[0]), counts_at_once(*given[1:3], wide)
-    for into, query, key, value, *mask in zip(*(_parts(x, counts) for x in (found, *given))):
-        wider_ones = query.to(wide), wider(key, wide, 0), wider(value, wide, 1)
-        if not all(x.stride(-1) == 1 for x in wider_ones):  # the kernel takes it to be so
+    least, counts = attrs["fill"] + NOTHING if attrs["masked"] else -inf, counts_at_once(*given[1:3], wide)
+    if counts == given[0].shape[:BATCH]:
+        made = _by_kernel_alone(attrs, least, wide, *given)
+        return in_steps(attrs, q, k, v, *extras) if made is None else made.reshape(q.shape).to(q.dtype)
+    found = torch.empty_like(given[0])
+    for into, *part in zip(*(_parts(x, counts) for x in (found, *given))):
+        made = _by_kernel_alone(attrs, least, wide, *part)
+        if made is None:
             return in_steps(attrs, q, k, v, *extras)
-        made, sums = _KERNEL(*wider_ones, attn_mask=mask[0] if mask else None, scale=attrs["scale"])
-        lowest = float(sums.amin())
-        if not ((lowest > 0 or (lowest > least and sums.all())) and isfinite(float(made.sum()))):
-            return in_steps(attrs, q, k, v, *extras)
-        if made.shape == found.shape:
-            return made.reshape(q.shape).to(q.dtype)
         into.copy_(made)
     return found.reshape(q.shape)
+
+
+def _by_kernel_alone(
+    attrs: Attrs,
+    least: float,
+    wide: torch.dtype,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    added: torch.Tensor | None = None,
+) -> torch.Tensor | None:
+    """None where steps might give something else."""
+    given = q.to(wide), wider(k, wide, 0), wider(v, wide, 1)
+    if not all(x.stride(-1) == 1 for x in given):  # the kernel takes it to be so
+        return None
+    made, sums = _KERNEL(*given, attn_mask=added, scale=attrs["scale"])
+    lowest = float(sums.amin())
+    is_alike = (lowest > 0 or (lowest > least and bool(sums.all()))) and isfinite(float(made.sum()))
+    return made if is_alike else None
 
 
 def _lie_as_one(matrices: torch.Tensor) -> bool:
@@ -147,10 +163,10 @@ def _parts(x: torch.Tensor, counts: tuple[int, int]) -> list[torch.Tensor]:
 
 
 def _added(attrs: Attrs, dtype: torch.dtype, *extras: torch.Tensor) -> torch.Tensor:
-    """What is added to scores for a bias and a mask."""
+    """What is added to scores for a bias and a mask: that alone is the logarithm of what it says."""
     if not attrs["masked"]:
         return _wide(extras[0])
-    return torch.where(extras[-1], _wide(extras[0]) if attrs["biased"] else 0.0, -inf).to(dtype)
+    return (torch.where(extras[-1], _wide(extras[0]), -inf) if attrs["biased"] else extras[-1].log()).to(dtype)
 
 
 def _batched(x: torch.Tensor) -> torch.Tensor:
