@@ -11,6 +11,7 @@ from tempo.backends.operators import Attrs, Call, StaticType
 from tempo.errors import IndexOutOfRangeError
 from tempo_torch.arrays import TORCH_DTYPES, positions_of, signed
 from tempo_torch.operators.builder import HALF, UNSIGNED, Builder, Function, result_dtype, unless_unsigned
+from tempo_torch.operators.packing import as_given
 from tempo_torch.waits import told, waits
 
 
@@ -117,8 +118,8 @@ def _take(call: Call) -> Function:
     if call.operands[0].dtype in UNSIGNED:
         return lambda data, *given: positions_of(data, axis, check(*given).reshape(-1)).reshape(shape)
     if index.rank == 1:
-        return lambda data, *given: data.index_select(axis, check(*given))
-    return lambda data, *given: data.index_select(axis, check(*given).reshape(-1)).reshape(shape)
+        return lambda data, *given: as_given(data).index_select(axis, check(*given))
+    return lambda data, *given: as_given(data).index_select(axis, check(*given).reshape(-1)).reshape(shape)
 
 
 def _take_one(attrs: Attrs, data: StaticType) -> Function:
@@ -131,7 +132,7 @@ def _take_one(attrs: Attrs, data: StaticType) -> Function:
             if checked or size == 0:
                 raise _out_of_range(position, end)
             position = max(min(position, end - 1), 0)
-        return data.select(axis, position).clone()
+        return as_given(data).select(axis, position).clone()
 
     return take
 
