@@ -41,6 +41,14 @@ def through_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "_MANY_SCORES", 0)
 
 
+@pytest.fixture(params=["by torch's kernel", "in steps", "bfloat16"])
+def dtype(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Of all operands, each way that they may go."""
+    if request.param == "by torch's kernel":
+        through_the_kernel(monkeypatch)
+    return "bfloat16" if request.param == "bfloat16" else "float32"
+
+
 @pytest.fixture(params=[True, False], ids=["by torch's kernel", "in steps"])
 def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param:
@@ -58,8 +66,6 @@ def check(call: Call, arrays: list[Any], length: int) -> None:
 @pytest.mark.parametrize("keys", [1, 3, 7, 8, 40])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("operand", [0, 1, 2, 3])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.usefixtures("either_way")
 def test_what_is_not_finite_is_seen_where_it_is(keys: int, value: float, operand: int, dtype: str) -> None:
     """Torch's kernel makes 0 of a row whose scores are all NaN, where it has few keys, or all -inf."""
     call = called(keys, biased=operand == 3, dtype=dtype)
@@ -85,8 +91,6 @@ def test_zeros_and_lengths(length: int) -> None:
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("hidden", ["few", "rows", "the last", "all"])
 @pytest.mark.parametrize("scores", [1.0, 1e17, -1e17, 0.0])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.usefixtures("either_way")
 def test_what_a_mask_hides(fill: float, biased: bool, hidden: str, scores: float, dtype: str) -> None:
     """Where all is hidden, or what is seen is as low as the fill, this counts."""
     call = called(7, biased, dtype=dtype, fill=fill)
