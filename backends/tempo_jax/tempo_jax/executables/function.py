@@ -174,6 +174,10 @@ class JittedFunction:
             wait()
 
     @collector_paused()
+    def _lowered(self, function: Any) -> jax.stages.Lowered:
+        lowered: jax.stages.Lowered = function.lower(*self._described)
+        return lowered
+
     def _begun(
         self, kinds: tuple[str, ...], arguments: tuple[Any, ...], submit: Submit | None
     ) -> Callable[[], None] | None:
@@ -182,7 +186,7 @@ class JittedFunction:
         if identity is None or is_seen_through(arguments):
             if submit is None:
                 return None
-            return submit(partial(self._compile, kinds, [self.function.lower(*self._described)]))
+            return submit(partial(self._compile, kinds, [self._lowered(self.function)]))
         file = identity.file(f"{self._name} {self.module}", arguments)
         found = None if file is None else recalled(file, identity.device)
         if found is not None:
@@ -190,7 +194,7 @@ class JittedFunction:
             self._run = _with_memory(found)
             return None
         function = self._jit()
-        lowered = [function.lower(*self._described)]  # as the call will
+        lowered = [self._lowered(function)]  # as the call will
         file = file if may_be_kept(lowered[0]) else None
         if submit is not None:
             return submit(partial(self._compile, kinds, lowered, file, is_run=True))

@@ -110,10 +110,9 @@ def _of_rows(left: _DotOperand, right: _DotOperand, call: Call) -> bool:
 def _rows_by_matrix(left: _DotOperand, right: _DotOperand, call: Call, numbers: Numbers) -> Function:
     """XLA's library for a processor packs the second side anew in every call, and reads the first as it lies. So the
     matrix is first, and what is made of it is turned; without the barrier XLA turns the product again. Few rows of
-    bfloat16 come first all the same: the library takes pairs of products of both sides at once only where both are
-    packed (8 rows: 10 GB of a matrix in a second for 8, 2 rows 15 for 8). Rows of halves that were made so XLA takes
-    for columns, which the library does not take: it makes the matrix one of float32. From three axes they are made rows
-    again."""
+    bfloat16 come first all the same, which is measured: of 8 rows 10 GB of a matrix in a second for 8, of 2 14 for 8.
+    Rows of halves that were made so XLA takes for columns, which the library does not take: it makes the matrix one of
+    float32. From three axes they are made rows again."""
     dtype = call.result.dtype
     rows_first = dtype == "bfloat16" and prod(left.sizes(left.free)) <= _FEW_ROWS
     other_way = ((right.contract, left.contract), ((), ()))
@@ -209,9 +208,8 @@ class _Matrix:
 
     def by_two(self, matrix: Value, vector: Value) -> Value:
         lies = (self.free, self.contracted) if self.by_rows else (self.contracted, self.free)
-        twice = lax.optimization_barrier(lax.broadcast(vector, (2,)))
-        numbers = (((1,), (int(self.by_rows),)), ((), ()))
-        return converted(_wide(twice, lax.reshape(matrix, lies), numbers)[0], self.call.result.dtype)
+        numbers = (((0,), (int(self.by_rows),)), ((), ()))
+        return _by_two(vector, lax.reshape(matrix, lies), numbers, self.call.result.dtype)
 
     def by_one(self, matrix: Value, vector: Value) -> Value:
         """In loops that XLA writes, and converts in: for a short vector without other axes (which the barrier keeps
@@ -233,9 +231,8 @@ class _Matrix:
 
 @dataclass(frozen=True)
 class _Matrices:
-    """Several such products at once, as a step of attention has them: one for each position of batch axes. Twice: for
-    several rows there is a library; otherwise XLA makes float32 of all matrices, turns some, and compiles a kernel for
-    each place where this is done."""
+    """Several such products at once, as a step of attention has them: one for each position of batch axes. By one
+    vector XLA makes float32 of all matrices, turns some, and compiles a kernel for each place where this is done."""
 
     matrix: _DotOperand
     vector: _DotOperand
@@ -248,11 +245,19 @@ class _Matrices:
         return _Matrices(matrix, vector, call) if is_one and is_many else None
 
     def __call__(self, matrices: Value, vectors: Value) -> Value:
-        batch, contract = (tuple(axis + 1 for axis in axes) for axes in (self.vector.batch, self.vector.contract))
-        twice = lax.optimization_barrier(lax.broadcast(vectors, (2,)))
-        made = _wide(twice, matrices, ((contract, self.matrix.contract), (batch, self.matrix.batch)))
-        first = lax.index_in_dim(made, 0, len(batch), keepdims=False)
-        return lax.reshape(converted(first, self.call.result.dtype), self.call.result.shape)
+        numbers = ((self.vector.contract, self.matrix.contract), (self.vector.batch, self.matrix.batch))
+        result = self.call.result
+        return lax.reshape(_by_two(vectors, matrices, numbers, result.dtype), result.shape)
+
+
+def _by_two(vectors: Value, matrices: Value, numbers: Numbers, dtype: str) -> Value:
+    """The product with each vector taken twice, of which one is as good as the other: for several rows there is a
+    library."""
+    (contract, of_matrix), (batch, of_batch) = numbers
+    contract, batch = (tuple(axis + 1 for axis in axes) for axes in (contract, batch))
+    twice = lax.optimization_barrier(lax.broadcast(vectors, (2,)))
+    made = _wide(twice, matrices, ((contract, of_matrix), (batch, of_batch)))
+    return converted(lax.index_in_dim(made, 0, len(batch), keepdims=False), dtype)
 
 
 @dataclass(frozen=True)
