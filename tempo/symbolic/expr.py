@@ -315,7 +315,9 @@ class Expr(Structural):
     def value(self, env: Bindings) -> Value:
         """The value in the integers of `env`."""
         parts = [atom.value(env) if c == 1 else c * atom.value(env) for atom, c in self.terms]
-        return reduce(add, parts if parts and not self.const else [*parts, self.const])
+        if self.const or not parts:
+            parts.append(self.const)
+        return reduce(add, parts)
 
     @cached_property
     def is_long(self) -> bool:
