@@ -165,7 +165,7 @@ def _wide(x: Value, y: Value, numbers: Numbers) -> Value:
 # -- a large matrix of few bits by a vector, on a CPU ------------------------------------------------------------------
 #
 # No library of XLA's multiplies a vector of halves, or one of floats by a matrix of int8: XLA makes a matrix of float32
-# first, before a loop if there is one. For several rows of bfloat16 there is a library, and nothing to compile.
+# first, before a loop if there is one.
 
 
 def _of_vector(left: _DotOperand, right: _DotOperand, call: Call) -> Function | None:
@@ -184,7 +184,6 @@ class _Matrix:
     free: int
     contracted: int
     by_rows: bool
-    twice: bool
     call: Call
 
     @staticmethod
@@ -195,26 +194,25 @@ class _Matrix:
         if not is_widened or not one_vector or prod(matrix.shape) < _LEAST_ELEMENTS:
             return None
         by_rows, by_columns = ([*each] == sorted(each) for each in ((*free, *contract), (*contract, *free)))
-        has_library = call.result.dtype == "bfloat16"
-        if not free or not contract or not (by_rows or (by_columns and has_library)):
+        if not free or not contract or not (by_rows or (by_columns and call.result.dtype == "bfloat16")):
             return None
-        twice = has_library and (matrix.dtype == "bfloat16" or not by_rows)
-        return _Matrix(prod(matrix.sizes(free)), prod(matrix.sizes(contract)), by_rows, twice, call)
+        return _Matrix(prod(matrix.sizes(free)), prod(matrix.sizes(contract)), by_rows, call)
 
     def __call__(self, matrix: Value, vector: Value) -> Value:
         vector = lax.reshape(vector, (self.contracted,))
-        made = self.by_two(matrix, vector) if self.twice else self.by_one(matrix, vector)
+        made = self.rows_by(matrix, vector) if self.by_rows else self.columns_by(matrix, vector)
         return lax.reshape(made, self.call.result.shape)
 
-    def by_two(self, matrix: Value, vector: Value) -> Value:
-        lies = (self.free, self.contracted) if self.by_rows else (self.contracted, self.free)
-        numbers = (((0,), (int(self.by_rows),)), ((), ()))
-        return _by_two(vector, lax.reshape(matrix, lies), numbers, self.call.result.dtype)
+    def columns_by(self, matrix: Value, vector: Value) -> Value:
+        columns = lax.reshape(matrix, (self.contracted, self.free))
+        return _by_two(vector, columns, (((0,), (0,)), ((), ())), self.call.result.dtype)
 
-    def by_one(self, matrix: Value, vector: Value) -> Value:
+    def rows_by(self, matrix: Value, vector: Value) -> Value:
         """In loops that XLA writes, and converts in: for a short vector without other axes (which the barrier keeps
         away from it), in front of a matrix that is given transposed. So a long one is taken in parts; and since XLA
         puts an addition in the place of the conversion, what the negated parts behind the first make is subtracted.
+        By two rows of bfloat16 through the library there is nothing to compile, but where memory gives more than 15 GB
+        in a second that is slower: it packs the matrix first.
 
         A vector that was made with several axes, as by the heads of attention, XLA would take apart by them in the
         innermost loop, six times as slow: what is put together has one axis."""
