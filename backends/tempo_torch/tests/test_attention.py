@@ -185,7 +185,7 @@ def test_halves_are_made_float32_text_by_text_and_head_by_head(
     *given, mask = drawn_for_texts(call)
     halves = [from_host(each.astype(np.float32), CPU).to(TORCH_DTYPES[dtype]) for each in given]
     wanted = TABLE["attention"](of_texts(shared=shared), CPU)(*(x.float() for x in halves), torch.from_numpy(mask), 9)
-    monkeypatch.setattr(attention, "multiplies", lambda dtype: False)
+    monkeypatch.setattr(attention, "_kernel_multiplies", lambda dtype: False)
     never_in_steps(monkeypatch)
     with in_parts_of(elements) as parts:
         found = TABLE["attention"](call, CPU)(*halves, torch.from_numpy(mask), 9)
@@ -228,8 +228,8 @@ def test_one_text_that_is_not_finite_sends_all_in_steps(text: int, in_parts_of: 
 def test_bfloat16_goes_through_the_kernel_as_it_is(
     form: str, rows: int, in_parts_of: InParts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the processor multiplies it."""
-    monkeypatch.setattr(attention, "multiplies", lambda dtype: True)
+    """Where the kernel multiplies it."""
+    monkeypatch.setattr(attention, "_kernel_multiplies", lambda dtype: True)
     never_in_steps(monkeypatch)
     call = called(7, "biased" in form, rows, dtype="bfloat16", fill=-np.inf if "masked" in form else None)
     arrays = drawn(call)
@@ -246,7 +246,7 @@ def test_bfloat16_goes_through_the_kernel_as_it_is(
 def test_halves_are_made_float32_in_parts(
     dtype: str, at_once: int, in_parts_of: InParts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "multiplies", lambda dtype: False)
+    monkeypatch.setattr(attention, "_kernel_multiplies", lambda dtype: False)
     call = called(7, biased=True, rows=2, dtype=dtype)
     arrays = [from_host(each.astype(np.float32), CPU).to(TORCH_DTYPES[dtype]) for each in drawn(call)]
     whole = TABLE["attention"](call, CPU)(*arrays, 7)
