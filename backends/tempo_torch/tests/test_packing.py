@@ -22,6 +22,11 @@ WIDTH, ROWS = 512, 4
 DRAW = np.random.default_rng(0)
 
 
+@pytest.fixture(autouse=True)
+def on_a_processor_for_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "is_for_mkl", lambda: True)
+
+
 def recurrence(turned: bool, dims: int) -> tp.Program:
     """Rows by a matrix, or each layer's own, as it is or transposed."""
     with tp.Program() as program:
@@ -175,9 +180,18 @@ def test_a_loop_that_takes_it_along_the_other_axis_packs_it_for_itself(counted: 
     np.testing.assert_allclose(np.asarray(found), wanted, atol=1e-3)
 
 
-@pytest.mark.skipif(not packing.has_bfloat16(), reason="this processor has no instructions for bfloat16")
-def test_a_matrix_of_bfloat16_is_packed_where_it_is_put(counted: list[Any]) -> None:
-    _, w, run = put("bfloat16", 1, True)
+HAS_BFLOAT16 = pytest.mark.skipif(not packing.has_bfloat16(), reason="this processor has no instructions for bfloat16")
+
+
+@pytest.mark.parametrize("dtype", [pytest.param("bfloat16", marks=HAS_BFLOAT16), "float32"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_matrix_by_which_all_products_gain_is_packed_where_it_is_put(
+    dtype: str, turned: bool, counted: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of bfloat16, and of float32 where MKL has no code for the processor."""
+    monkeypatch.setattr(packing, "is_for_mkl", lambda: False)
+    monkeypatch.setattr(packing, "_HAS_MKL", True)
+    _, w, run = put(dtype, 1, turned)
     run()
     assert len(counted) == 1
     assert w.kept is None

@@ -25,6 +25,7 @@ OFTEN = 32
 """Products of a loop from which on a matrix is packed before it."""
 _LARGE = 1 << 18
 """Elements of a matrix from which on the operator's overhead, ten microseconds, does not matter."""
+_HAS_MKL = torch.backends.mkl.is_available()
 _HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
@@ -33,6 +34,14 @@ def has_bfloat16() -> bool:
     """Whether the processor has instructions for it (AVX-512 BF16): products of matrices use them, and take a quarter
     of the time of float32. Torch's of a matrix by a vector do not, and take five times as long."""
     return torch.cpu._is_avx512_bf16_supported()
+
+
+@cache
+def is_for_mkl() -> bool:
+    """Whether MKL, by which torch multiplies what is not packed, has code for the processor's instructions: it has for
+    those of Intel's alone."""
+    capabilities: Mapping[str, Any] = torch.cpu.get_capabilities()
+    return _HAS_MKL and "Intel" in capabilities.get("cpu_name", "")
 
 
 def multiplies(dtype: torch.dtype) -> bool:
@@ -49,9 +58,11 @@ def least_rows(dtype: torch.dtype, contracted: int) -> int:
 
     Fewer take as long as reading the matrix, and calling oneDNN takes longer than torch's own product (one row of
     float32 by 1,024 x 1,024: 196 us for 148). Torch's takes a step at two rows, at four where outputs lie first (three
-    by 4,096 x 1,024: 683 us, four 1,169, 806 packed); its own of bfloat16 reads the matrix at half the speed.
+    by 4,096 x 1,024: 683 us, four 1,169, 806 packed); its own of bfloat16 reads the matrix at half the speed, and that
+    of float32 does at two thirds on a processor that MKL has no code for (one row by 3,584 x 1,024 on an AMD EPYC:
+    917 us, 655 packed).
     """
-    if dtype is not torch.float32:
+    if dtype is not torch.float32 or (_HAS_MKL and not is_for_mkl()):
         return 1
     return 4 if contracted else 2
 
