@@ -301,11 +301,11 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-_TELLING = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+_TELLING = ("GenuineIntel", "AuthenticAMD", "avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
 def machine() -> str:
-    """Cores, what they multiply by (as Linux tells it), versions, and how busy it was."""
+    """Cores, whose and what they multiply by (as Linux tells it), versions, and how busy it was."""
     found = [f"Python {platform.python_version()}"]
     for library in ("numpy", "jax", "torch"):
         try:
