@@ -58,11 +58,9 @@ def least_rows(dtype: torch.dtype, contracted: int) -> int:
 
     Fewer take as long as reading the matrix, and calling oneDNN takes longer than torch's own product (one row of
     float32 by 1,024 x 1,024: 196 us for 148). Torch's takes a step at two rows, at four where outputs lie first (three
-    by 4,096 x 1,024: 683 us, four 1,169, 806 packed); its own of bfloat16 reads the matrix at half the speed, and that
-    of float32 does at two thirds on a processor that MKL has no code for (one row by 3,584 x 1,024 on an AMD EPYC:
-    917 us, 655 packed).
+    by 4,096 x 1,024: 683 us, four 1,169, 806 packed); its own of bfloat16 reads the matrix at half the speed.
     """
-    if dtype is not torch.float32 or (_HAS_MKL and not is_for_mkl()):
+    if dtype is not torch.float32:
         return 1
     return 4 if contracted else 2
 
@@ -91,13 +89,19 @@ class _Forms:
         made = self.packed.to_dense(self.packed.dtype)
         return made if self.contracted else made.t().contiguous()
 
+    def as_any(self) -> torch.Tensor:
+        """As it was given, for an operator: from now on it is there."""
+        self.plain = made = self.as_given()
+        return made
+
 
 class PackedMatrix(torch.Tensor):
     """A matrix for a caller to keep, which products along one axis take in oneDNN's layout where they gain by it: all,
-    or, of float32, those of a loop with several rows. Which do is a matter of the program, not of what has run: the
-    same call has the same bits. So a matrix of float32 stays as it was given, too.
+    or, where one row of float32 loses, those of a loop with several rows. Which do is a matter of the program, not of
+    what has run: the same call has the same bits. So where one row loses the matrix stays as it was given, too.
 
-    To everything else it is the matrix, as it was given or, where that is gone, a copy. It is not written to.
+    To everything else it is the matrix, as it was given or, where that is gone, a copy, which an operator that takes it
+    leaves there: the next would make it again. It is not written to.
     """
 
     _forms: _Forms | None
@@ -121,7 +125,7 @@ class PackedMatrix(torch.Tensor):
         forms = self._there
         if forms.contracted == contracted and (again or _all_gain(self.dtype, contracted)):
             return forms.packed if forms.packed is not None else forms.pack()
-        plain = forms.as_given()
+        plain = forms.as_any()
         return plain.t() if contracted else plain
 
     @property
@@ -219,7 +223,7 @@ class PackedMatrix(torch.Tensor):
 def as_given(value: Any) -> Any:
     """A matrix of these as any tensor, and all else as it is; torch's way through `__torch_dispatch__` takes a tenth of
     a millisecond."""
-    return value.plain if type(value) is PackedMatrix else value
+    return value._there.as_any() if type(value) is PackedMatrix else value
 
 
 def _alone(matrix: torch.Tensor) -> torch.Tensor:
@@ -249,8 +253,9 @@ def packed(matrix: torch.Tensor) -> torch.Tensor:
 
 
 def _all_gain(dtype: torch.dtype, contracted: int) -> bool:
-    """Whether all products do by a packed matrix."""
-    return least_rows(dtype, contracted) == 1
+    """Whether all products do by a packed matrix: of one row of float32 where MKL has no code for the processor, and
+    reads the matrix at two thirds of the speed (one by 3,584 x 1,024 on an AMD EPYC: 917 us, 655 packed)."""
+    return least_rows(dtype, contracted) == 1 or (_HAS_MKL and not is_for_mkl())
 
 
 def is_worth_packing(rows: int, elements: int, dtype: torch.dtype, contracted: int) -> bool:
@@ -266,7 +271,7 @@ def preparing(contracted: int, packs: bool) -> Callable[[torch.Tensor, int], tor
         if isinstance(matrix, PackedMatrix):
             if matrix.contracted == contracted:
                 return matrix.operand(contracted, packs)
-            matrix = matrix.plain
+            matrix = as_given(matrix)
         if packs and times >= OFTEN:
             return packed(matrix if contracted else matrix.t())
         return matrix.t() if contracted else matrix
