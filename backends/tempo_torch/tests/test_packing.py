@@ -27,6 +27,13 @@ def on_a_processor_for_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "is_for_mkl", lambda: True)
 
 
+@pytest.fixture
+def where_all_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A processor that MKL has no code for: products of one row of float32 gain by a packed matrix, too."""
+    monkeypatch.setattr(packing, "is_for_mkl", lambda: False)
+    monkeypatch.setattr(packing, "_HAS_MKL", True)
+
+
 def recurrence(turned: bool, dims: int) -> tp.Program:
     """Rows by a matrix, or each layer's own, as it is or transposed."""
     with tp.Program() as program:
@@ -175,10 +182,10 @@ def test_chunks_of_one_row_by_a_matrix_that_was_not_put_have_the_bits_of_one_cal
 
 
 @pytest.mark.parametrize("use", ["rows of it", "other axis"])
-def test_what_another_program_needs_of_a_matrix_is_made_once(use: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_program_needs_of_a_matrix_is_made_once(
+    use: str, where_all_gain: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From a matrix that lies in oneDNN's layout alone, not at each step."""
-    monkeypatch.setattr(packing, "is_for_mkl", lambda: False)
-    monkeypatch.setattr(packing, "_HAS_MKL", True)
     _, kept, _ = put("float32", 1, True)
     assert kept.kept is None
     with tp.Program() as program:
@@ -233,11 +240,9 @@ HAS_BFLOAT16 = pytest.mark.skipif(not packing.has_bfloat16(), reason="this proce
 @pytest.mark.parametrize("dtype", [pytest.param("bfloat16", marks=HAS_BFLOAT16), "float32"])
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_matrix_by_which_all_products_gain_is_packed_where_it_is_put(
-    dtype: str, turned: bool, counted: list[Any], monkeypatch: pytest.MonkeyPatch
+    dtype: str, turned: bool, counted: list[Any], where_all_gain: None
 ) -> None:
     """All of bfloat16, and of float32 where MKL has no code for the processor."""
-    monkeypatch.setattr(packing, "is_for_mkl", lambda: False)
-    monkeypatch.setattr(packing, "_HAS_MKL", True)
     _, w, run = put(dtype, 1, turned)
     run()
     assert len(counted) == 1
